@@ -1,0 +1,186 @@
+"""From an audio file to MFCC windows; nothing here knows of TensorFlow or of the model."""
+import collections
+import math
+
+import numpy as np
+import python_speech_features
+import scipy.signal
+import soundfile
+
+SAMPLE_RATE = 16000   # Hz, where no other is asked for
+WIN_LENGTH_S = 0.025  # analysis window of one frame
+WIN_STEP_S = 0.01     # from one frame to the next
+INT16_SCALE = 32768   # the notebook's features are of 16-bit integer samples
+SOURCE_RATES = (4000, 384000)  # Hz; headers with others are taken for damaged
+BLOCK_SAMPLES = 1 << 22        # read at once: a header's length is never trusted
+
+# What a header says: source rate in Hz, channels, frames (samples a channel)
+AudioInfo = collections.namedtuple('AudioInfo', 'rate channels frames')
+
+
+class AudioError(ValueError):
+    """An audio file that can't be used; the message is the reason, without the file's name."""
+
+
+def audio_info(filename):
+    """Reads a file's header.
+
+    Raises:
+      AudioError: no such file, no permission, not audio, an absurd rate.
+    """
+    with _open(filename) as file:
+        return _checked_info(file)
+
+
+def read_audio(filename, sample_rate=SAMPLE_RATE):
+    """Reads an audio file as mono at `sample_rate`.
+
+    Channels are averaged; another rate is brought to `sample_rate` by a polyphase filter.
+
+    Args:
+      filename: any format of libsndfile: WAV, FLAC, Ogg, MP3, SPHERE, ...
+      sample_rate: Hz.
+    Returns:
+      float64 [n_samples], in the range of 16-bit integers.
+    Raises:
+      AudioError: as `audio_info`, or damaged data, or samples that are not finite.
+    """
+    with _open(filename) as file:
+        info = _checked_info(file)
+        samples = _read_blocks(file, info.channels)
+    if not np.isfinite(samples).all():
+        raise AudioError('samples that are not finite numbers')
+    samples = samples.mean(axis=1) * INT16_SCALE
+    if info.rate != sample_rate and len(samples):
+        divisor = math.gcd(info.rate, sample_rate)
+        samples = scipy.signal.resample_poly(samples, sample_rate // divisor, info.rate // divisor)
+    return samples
+
+
+def _open(filename):
+    try:
+        open(filename, 'rb').close()  # libsndfile calls every failure to open "System error"
+        return soundfile.SoundFile(filename)
+    except OSError as error:
+        raise AudioError('cannot be read: %s' % error.strerror) from None
+    except soundfile.LibsndfileError as error:
+        raise AudioError('not an audio file: %s' % error.error_string.strip('. \n')) from None
+
+
+def _checked_info(file):
+    low, high = SOURCE_RATES
+    if not low <= file.samplerate <= high:
+        raise AudioError('sample rate of %d Hz, expected %d to %d' % (file.samplerate, low, high))
+    return AudioInfo(file.samplerate, file.channels, file.frames)
+
+
+def _read_blocks(file, channels):
+    """All samples of an open file, float64 [n_samples, channels] from -1 to 1."""
+    blocks, size = [], max(1, min(file.frames, BLOCK_SAMPLES // channels))
+    try:
+        while True:
+            blocks.append(file.read(size, dtype='float64', always_2d=True))
+            if len(blocks[-1]) < size:
+                return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
+    except soundfile.LibsndfileError as error:
+        raise AudioError('damaged audio: %s' % error.error_string.strip('. \n')) from None
+
+
+def resampled_length(info, sample_rate):
+    """Samples that a file has once it is at `sample_rate`, from its header."""
+    return -(-info.frames * sample_rate // info.rate)
+
+
+def frame_count(n_samples, sample_rate=SAMPLE_RATE):
+    """MFCC frames of that many samples: one a step, and the last window padded with zeros."""
+    window, step = (_round_half_up(s * sample_rate) for s in (WIN_LENGTH_S, WIN_STEP_S))
+    return 1 if n_samples <= window else 1 + -(-(n_samples - window) // step)
+
+
+def _round_half_up(number):
+    return int(math.floor(number + 0.5))
+
+
+def n_steps(n_samples, sample_rate=SAMPLE_RATE, stride=1):
+    """Time steps the network sees: the frames, every `stride`-th of them."""
+    return -(-frame_count(n_samples, sample_rate) // stride)
+
+
+def mfcc(samples, sample_rate=SAMPLE_RATE, numcep=26, stride=1):
+    """Mel-frequency cepstral coefficients.
+
+    Args:
+      samples: float [n_samples], in the range of 16-bit integers.
+      sample_rate: Hz.
+      numcep: coefficients a frame, at most 26.
+      stride: keep every stride-th frame.
+    Returns:
+      float64 [n_steps, numcep]; the first coefficient is the log energy of the frame.
+    Raises:
+      AudioError: fewer samples than one window (25 ms).
+    Source: python_speech_features.mfcc with its defaults, as in the notebook; the stride is
+      of December 2016.
+    """
+    check_length(len(samples), sample_rate)
+    return python_speech_features.mfcc(samples, sample_rate, winlen=WIN_LENGTH_S,
+                                       winstep=WIN_STEP_S, numcep=numcep)[::stride]
+
+
+def check_length(n_samples, sample_rate):
+    """Raises AudioError where there is less than one analysis window of audio."""
+    if n_samples < _round_half_up(WIN_LENGTH_S * sample_rate):
+        raise AudioError('too short: %d samples at %d Hz, expected one window of %d ms or more'
+                         % (n_samples, sample_rate, 1000 * WIN_LENGTH_S))
+
+
+def whiten(frames, numcontext):
+    """Brings MFCC to mean 0 and deviation 1, over all windows that will be cut from them.
+
+    The windows at the edges reach over the utterance into frames of zeros; these count too.
+
+    Args:
+      frames: float [n_steps, numcep].
+      numcontext: frames of context on either side.
+    Returns:
+      float32 [numcontext + n_steps + numcontext, numcep]: with the whitened context of both
+      edges, so that `context_windows` only has to cut.
+    Source: the end of audiofile_to_input_vector, which whitened [n_steps, 494] at once.
+    """
+    steps, numcep = frames.shape
+    padded = np.pad(frames, ((numcontext, numcontext), (0, 0)))
+    # row r is part of the windows max(0, r - 2*numcontext) ... min(r, steps - 1)
+    rows = np.arange(len(padded))
+    uses = (np.minimum(rows, steps - 1) - np.maximum(rows - 2 * numcontext, 0) + 1)[:, None]
+    n_values = steps * (2 * numcontext + 1) * numcep
+    mean = (padded * uses).sum() / n_values
+    deviation = math.sqrt(((padded - mean)**2 * uses).sum() / n_values)
+    return ((padded - mean) / (deviation or 1.0)).astype(np.float32)
+
+
+def context_windows(padded, numcontext):
+    """Cuts a window of 2*numcontext + 1 frames for each time step.
+
+    Args:
+      padded: [n_steps + 2*numcontext, numcep], as `whiten` gives it.
+    Returns:
+      [n_steps, numcep*(2*numcontext + 1)]: earliest frame first.
+    """
+    windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * numcontext + 1, axis=0)
+    return windows.transpose(0, 2, 1).reshape(len(windows), -1)
+
+
+def audiofile_to_input_vector(filename, numcep, numcontext, sample_rate=SAMPLE_RATE, stride=1):
+    """The network's input for one audio file.
+
+    Args:
+      filename: audio of any rate and number of channels.
+      numcep: coefficients a frame.
+      numcontext: frames of context on either side.
+    Returns:
+      float32 [n_steps, numcep + 2*numcep*numcontext], whitened.
+    Raises:
+      AudioError: as `read_audio` and `mfcc`.
+    Source: the notebook's util.audio.audiofile_to_input_vector.
+    """
+    frames = mfcc(read_audio(filename, sample_rate), sample_rate, numcep, stride)
+    return context_windows(whiten(frames, numcontext), numcontext)

@@ -1,0 +1,141 @@
+"""Checkpoint files: which one to restore, whether it is whole, whether it fits the network."""
+import glob
+import logging
+import os
+import re
+
+import tensorflow.compat.v1 as tf
+
+log = logging.getLogger(__name__)
+
+BASENAME = 'model.ckpt'
+BEST_DIR = 'best'  # below the checkpoint directory: the best by dev loss
+
+# The notebook's names (TensorFlow 0.12) of what TensorFlow 1.x and this project call otherwise
+NOTEBOOK_NAMES = (
+    ('bidirectional_rnn/fw/basic_lstm_cell/kernel', 'BiRNN/FW/BasicLSTMCell/Linear/Matrix'),
+    ('bidirectional_rnn/fw/basic_lstm_cell/bias', 'BiRNN/FW/BasicLSTMCell/Linear/Bias'),
+    ('bidirectional_rnn/bw/basic_lstm_cell/kernel', 'BiRNN/BW/BasicLSTMCell/Linear/Matrix'),
+    ('bidirectional_rnn/bw/basic_lstm_cell/bias', 'BiRNN/BW/BasicLSTMCell/Linear/Bias'))
+
+
+class CheckpointError(ValueError):
+    """A checkpoint can't be used; the message names it and says what to do."""
+
+
+def candidates(directory):
+    """Paths of the checkpoints in a directory, newest first.
+
+    The state file gives the order; what it says of other directories is not followed, so that
+    a directory can be copied or moved. Without a readable state file the step numbers count.
+    """
+    try:
+        state = tf.train.get_checkpoint_state(directory)
+    except Exception as error:  # the text format of protocol buffers raises its own
+        log.warning('%s is damaged: %s', os.path.join(directory, 'checkpoint'), error)
+        state = None
+    listed = [os.path.join(directory, os.path.basename(path))
+              for path in (state.all_model_checkpoint_paths if state else ())]
+    if listed:
+        return listed[::-1]
+    found = [path[:-len('.index')] for path in
+             glob.glob(os.path.join(glob.escape(directory), BASENAME + '-*.index'))]
+    return sorted(found, key=number, reverse=True)
+
+
+def number(path):
+    """The number at the end of a checkpoint's name; -1 where there is none."""
+    match = re.search(r'-(\d+)$', path)
+    return int(match.group(1)) if match else -1
+
+
+def newest_whole(directory):
+    """Path of the newest checkpoint that is whole; None where there are none at all.
+
+    Raises:
+      CheckpointError: there are some, but each is damaged.
+    """
+    paths = candidates(directory)
+    for path in paths:
+        problem = damage(path)
+        if problem is None:
+            return path
+        log.warning('checkpoint %s is damaged: %s', path, problem)
+    if paths:
+        raise CheckpointError('ds_restore_checkpoint: every checkpoint in %s is damaged: %s; '
+                              'restore them from a copy, or train afresh in another '
+                              'ds_checkpoint_dir' % (directory, ', '.join(paths)))
+    return None
+
+
+def damage(path):
+    """Why a checkpoint can't be read, or None. Every value is read, so a short file shows."""
+    try:
+        reader = tf.train.load_checkpoint(path)
+        for name in reader.get_variable_to_shape_map():
+            reader.get_tensor(name)
+    except (tf.errors.OpError, ValueError, RuntimeError) as error:
+        return str(getattr(error, 'message', error)).splitlines()[0]
+    return None
+
+
+def name_in(reader, name):
+    """The name that a variable of the graph has in a checkpoint; None where it isn't there."""
+    if reader.has_tensor(name):
+        return name
+    for ours, theirs in NOTEBOOK_NAMES:
+        if name == ours or name.startswith(ours + '/'):
+            renamed = theirs + name[len(ours):]
+            return renamed if reader.has_tensor(renamed) else None
+    return None
+
+
+def check_geometry(path, geometry):
+    """Compares the widths of the network in a checkpoint with those asked for.
+
+    Args:
+      path: the checkpoint.
+      geometry: {setting or what determines the width: units}, as `geometry_of` gives it.
+    Raises:
+      CheckpointError: naming each that differs with both values.
+    """
+    there = geometry_of(_shapes(path))
+    if there is None:
+        raise CheckpointError('%s is not a checkpoint of this network' % path)
+    different = ['%s is %d there and %d here' % (name, there[name], units)
+                 for name, units in geometry.items() if there[name] != units]
+    if different:
+        raise CheckpointError('ds_restore_checkpoint: %s has another geometry: %s; set these to '
+                              "the checkpoint's values, or use another ds_checkpoint_dir"
+                              % (path, ', '.join(different)))
+
+
+def _shapes(path):
+    """{our name: shape} of a checkpoint."""
+    shapes = tf.train.load_checkpoint(path).get_variable_to_shape_map()
+    renamed = dict((theirs, ours) for ours, theirs in NOTEBOOK_NAMES)
+    return {renamed.get(name, name): shape for name, shape in shapes.items()}
+
+
+def geometry_of(shapes):
+    """The widths of a network from the shapes of its variables; None if it is another one."""
+    kernel = NOTEBOOK_NAMES[0][0]
+    if not {'h1', 'h2', 'h5', 'h6', kernel} <= set(shapes):
+        return None
+    return {'n_input + 2*n_input*n_context (ds_n_input, ds_n_context)': shapes['h1'][0],
+            'ds_n_hidden_1': shapes['h1'][1], 'ds_n_hidden_2': shapes['h2'][1],
+            'ds_n_cell_dim': shapes[kernel][1] // 4, 'ds_n_hidden_5': shapes['h5'][1],
+            'n_character (labels of ds_alphabet and the blank)': shapes['h6'][1]}
+
+
+def restore(session, path, variables):
+    """Restores variables from a checkpoint of this project or of the notebook.
+
+    Returns:
+      The variables that the checkpoint doesn't hold, untouched.
+    """
+    reader = tf.train.load_checkpoint(path)
+    names = {variable.op.name: name_in(reader, variable.op.name) for variable in variables}
+    held = {names[v.op.name]: v for v in variables if names[v.op.name]}
+    tf.train.Saver(held).restore(session, path)
+    return [variable for variable in variables if not names[variable.op.name]]

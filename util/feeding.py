@@ -1,0 +1,381 @@
+"""Data sets of every importer: utterances, their order, and the queues that feed the graph.
+
+An importer lists `Utterance`s; `make_data_sets` checks them and leaves out what can't be used.
+A `DataSet` puts its utterances in order, reads them ahead in threads and fills a
+`tf.PaddingFIFOQueue`, from which the graph takes one batch for all towers a step.
+"""
+import collections
+import concurrent.futures
+import logging
+import os
+import queue
+import threading
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from util import audio, text
+
+log = logging.getLogger(__name__)
+
+SET_NAMES = ('train', 'dev', 'test')
+N_READERS = min(4, os.cpu_count() or 1)  # threads that compute features
+NAMED_EXCLUSIONS = 100                   # said one by one; the rest is counted
+
+# What a batch holds, B utterances padded to the longest of them:
+# features float32 [B, n_steps, n_input + 2*n_input*n_context], seq_len int32 [B],
+# labels int32 [B, U] padded with 0, label_len int32 [B].
+Batch = collections.namedtuple('Batch', 'features seq_len labels label_len')
+
+# An utterance as an importer lists it: the audio file's path, the name it has in messages (the
+# manifest's spelling), the transcript as it was found, and why it can't be used where the
+# importer knows that already.
+Utterance = collections.namedtuple('Utterance', 'wav_filename name transcript problem',
+                                   defaults=[None])
+
+# An utterance that can be used: its cleaned transcript, labels, time steps and seconds.
+Example = collections.namedtuple('Example', 'wav_filename name transcript labels n_steps seconds')
+
+# One step of an epoch, ready in the queue: the examples that it takes, those that turned out
+# unreadable left out.
+Step = collections.namedtuple('Step', 'index examples')
+
+
+class DataError(ValueError):
+    """A data set can't be used; the message says what is missing."""
+
+
+def make_data_sets(config, alphabet, train, dev, test):
+    """Checks the utterances of an importer and makes the three data sets of them.
+
+    What can't be used is left out and said: each by name with its reason, and the count.
+
+    Args:
+      config: Config.
+      alphabet: text.Alphabet.
+      train, dev, test: lists of Utterance.
+    Returns:
+      DataSets.
+    """
+    sets, checked, excluded, sources = [], {}, {}, collections.Counter()
+    for set_name, utterances in zip(SET_NAMES, (train, dev, test)):
+        limit = getattr(config, 'limit_' + set_name)
+        examples = []
+        for utterance in utterances[:limit or None]:
+            if utterance not in checked:
+                checked[utterance] = _check(utterance, config, alphabet)
+            example, info, reason = checked[utterance]
+            if reason:
+                excluded[utterance] = reason
+            else:
+                examples.append(example)
+                sources[info.rate, info.channels] += 1
+        sets.append(DataSet(set_name, examples, config))
+    _report(excluded, len(checked), sources, config.sample_rate)
+    return DataSets(*sets)
+
+
+def _check(utterance, config, alphabet):
+    """Whether an utterance can be used, from its header and transcript: (Example or None,
+    AudioInfo or None, reason or None)."""
+    if utterance.problem:
+        return None, None, utterance.problem
+    transcript, unknown = text.clean_transcript(utterance.transcript, alphabet)
+    if not transcript:
+        return None, None, 'empty transcript'
+    if unknown:
+        return None, None, 'characters outside the alphabet: %s' % ', '.join(
+            text.describe_char(char) for char in unknown)
+    try:
+        info = audio.audio_info(utterance.wav_filename)
+        n_samples = audio.resampled_length(info, config.sample_rate)
+        audio.check_length(n_samples, config.sample_rate)
+    except audio.AudioError as error:
+        return None, None, str(error)
+    labels = alphabet.encode(transcript)
+    steps = audio.n_steps(n_samples, config.sample_rate, config.feature_stride)
+    if steps < text.required_steps(labels):
+        return None, None, ('too short for its transcript: %d time steps, CTC needs %d for %d '
+                            'labels' % (steps, text.required_steps(labels), len(labels)))
+    return Example(utterance.wav_filename, utterance.name, transcript, labels, steps,
+                   info.frames / info.rate), info, None
+
+
+def _report(excluded, n_utterances, sources, sample_rate):
+    """Says what was left out, and what is resampled or mixed down."""
+    for utterance in list(excluded)[:NAMED_EXCLUSIONS]:
+        log.warning('excluded %s: %s', utterance.name, excluded[utterance])
+    if excluded:
+        log.warning('%d of %d utterances excluded', len(excluded), n_utterances)
+    other_rates = collections.Counter()
+    for (rate, _), count in sources.items():
+        other_rates[rate] += count
+    del other_rates[sample_rate]
+    if other_rates:
+        log.info('resampled to %d Hz: %s', sample_rate, ', '.join(
+            '%d from %d Hz' % (n, rate) for rate, n in sorted(other_rates.items())))
+    several = sum(n for (_, channels), n in sources.items() if channels > 1)
+    if several:
+        log.info('mixed down to one channel (mean): %d', several)
+
+
+class DataSets:
+    """The three data sets of an importer, and the selector that takes a batch of one."""
+
+    def __init__(self, train, dev, test):
+        self.train, self.dev, self.test = train, dev, test
+
+    def __iter__(self):
+        return iter((self.train, self.dev, self.test))
+
+    def next_batch(self, selector, n_utterances):
+        """A batch from the queue that `selector` picks.
+
+        Args:
+          selector: int32 scalar; 0 train, 1 dev, 2 test.
+          n_utterances: int32 scalar, utterances to take.
+        Returns:
+          Batch, its features not yet cut into windows: see `DataSet.next_batch`.
+        """
+        queues = [data_set.make_queue() for data_set in self]
+        return Batch(*tf.QueueBase.from_list(selector, queues).dequeue_many(n_utterances))
+
+
+class DataSet:
+    """Utterances of one set, their order in each epoch, and their queue in the graph."""
+
+    def __init__(self, name, examples, config):
+        self.name = name
+        self.examples = examples
+        self.step_size = config.set_batch_size(name) * max(1, config.towers)
+        self._config = config
+        self._unreadable = set()
+        self._queue = None
+
+    def __len__(self):
+        return len(self.examples)
+
+    @property
+    def total_batches(self):
+        """Steps of an epoch: batches for all towers together."""
+        return -(-len(self.examples) // self.step_size)
+
+    @property
+    def seconds(self):
+        """Length of the audio of all utterances."""
+        return sum(example.seconds for example in self.examples)
+
+    def make_queue(self):
+        """The queue in the current graph; its elements are whitened MFCC with the margins of
+        the context windows, time steps, labels and their number."""
+        n_input = self._config.n_input
+        with tf.name_scope('queue_' + self.name), tf.device('/cpu:0'):
+            self._queue = tf.PaddingFIFOQueue(
+                capacity=2 * self.step_size, dtypes=[tf.float32, tf.int32, tf.int32, tf.int32],
+                shapes=[[None, n_input], [], [None], []], name='utterances')
+            self._element = [tf.placeholder(tf.float32, [None, n_input], 'frames'),
+                             tf.placeholder(tf.int32, [], 'n_steps'),
+                             tf.placeholder(tf.int32, [None], 'labels'),
+                             tf.placeholder(tf.int32, [], 'n_labels')]
+            self._enqueue = self._queue.enqueue(self._element)
+            self._close = self._queue.close(cancel_pending_enqueues=True)
+        return self._queue
+
+    def next_batch(self, n_utterances):
+        """The next utterances of the queue as a Batch, with context windows cut.
+
+        Args:
+          n_utterances: int32 scalar.
+        """
+        batch = Batch(*(self._queue or self.make_queue()).dequeue_many(n_utterances))
+        return cut_windows(batch, self._config.n_context)
+
+    def order(self, epoch):
+        """Indices of the utterances in the order of an epoch, a list for each step.
+
+        A function of the seed and the epoch alone. dev and test keep the order by length.
+        """
+        rng = np.random.default_rng([self._config.random_seed, epoch])
+        by_length = np.argsort([example.n_steps for example in self.examples], kind='stable')
+        order = self._config.batch_order if self.name == 'train' else 'sorted'
+        if order == 'shuffled':
+            by_length = rng.permutation(by_length)
+        elif order == 'bucketed':
+            buckets = np.array_split(by_length, min(self._config.numbuckets, len(by_length)) or 1)
+            by_length = np.concatenate([rng.permutation(bucket) for bucket in buckets])
+        steps = [by_length[start:start + self.step_size]
+                 for start in range(0, len(by_length), self.step_size)]
+        if order == 'bucketed':
+            steps = [steps[i] for i in rng.permutation(len(steps))]
+        return [step.tolist() for step in steps]
+
+    def feed(self, session, first_epoch=0, first_step=0, n_epochs=None):
+        """Starts to read ahead; returns a Feeder. The queue has to be in the session's graph."""
+        return Feeder(self, session, first_epoch, first_step, n_epochs)
+
+    def read(self, index):
+        """Features of an utterance: float32 [n_context + n_steps + n_context, n_input], or None
+        where it turns out unreadable; that is said once."""
+        example, config = self.examples[index], self._config
+        try:
+            frames = audio.mfcc(audio.read_audio(example.wav_filename, config.sample_rate),
+                                config.sample_rate, config.n_input, config.feature_stride)
+        except audio.AudioError as error:
+            return self._exclude(index, str(error))
+        if len(frames) < text.required_steps(example.labels):
+            return self._exclude(index, 'shorter than its header says: %d time steps, CTC needs '
+                                 '%d' % (len(frames), text.required_steps(example.labels)))
+        return audio.whiten(frames, config.n_context)
+
+    def _exclude(self, index, reason):
+        if index not in self._unreadable:
+            self._unreadable.add(index)
+            log.warning('excluded %s: %s', self.examples[index].name, reason)
+            log.warning('%d of %d %s utterances excluded while reading', len(self._unreadable),
+                        len(self.examples), self.name)
+
+    def enqueue(self, session, frames, labels):
+        """Puts one utterance into the queue; waits while it is full."""
+        values = (frames, len(frames) - 2 * self._config.n_context, labels, len(labels))
+        session.run(self._enqueue, dict(zip(self._element, values)))
+
+    def close_queue(self, session):
+        """Ends the queue, so that a feeder waiting for room in it ends too."""
+        session.run(self._close)
+
+
+class Feeder:
+    """Fills the queue of a data set ahead of the graph, epoch after epoch, in the set's order.
+
+    Reader threads compute the features, one thread enqueues them in order and announces each
+    step once its utterances are in the queue. So a step that is run never waits for data, and
+    an error among the threads reaches the caller instead of leaving it waiting.
+    """
+
+    def __init__(self, data_set, session, first_epoch, first_step, n_epochs):
+        self._data_set, self._session = data_set, session
+        self._first_epoch, self._first_step, self._n_epochs = first_epoch, first_step, n_epochs
+        self._ready = queue.Queue()
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True,
+                                        name='feeder-' + data_set.name)
+        self._thread.start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.close()
+
+    def epoch(self):
+        """Yields the Steps of the next epoch, each when its utterances are in the queue."""
+        while True:
+            item = self._ready.get()
+            if isinstance(item, BaseException):
+                raise item
+            if item is None:
+                return
+            if item.examples:
+                yield item
+
+    def close(self):
+        """Ends the threads; the queue can't be fed again."""
+        self._closed.set()
+        self._data_set.close_queue(self._session)
+        self._thread.join()
+
+    def _run(self):
+        try:
+            with concurrent.futures.ThreadPoolExecutor(N_READERS, 'reader') as readers:
+                self._feed(readers)
+        except BaseException as error:  # whatever it is, it must reach the caller
+            self._ready.put(error)
+
+    def _feed(self, readers):
+        pending = collections.deque()
+        steps = self._steps()
+        while not self._closed.is_set():
+            while len(pending) < 2 + N_READERS // self._data_set.step_size:
+                step = next(steps, 'end')
+                if step == 'end':
+                    break
+                pending.append(step and (step[0], [(i, readers.submit(self._data_set.read, i))
+                                                   for i in step[1]]))
+            if not pending:
+                return
+            self._announce(pending.popleft())
+        for step in pending:
+            for _, future in step[1] if step else ():
+                future.cancel()
+
+    def _steps(self):
+        """(index, utterance indices) of each step, None at the end of each epoch."""
+        epoch, first = self._first_epoch, self._first_step
+        while self._n_epochs is None or epoch < self._first_epoch + self._n_epochs:
+            yield from list(enumerate(self._data_set.order(epoch)))[first:]
+            yield None
+            epoch, first = epoch + 1, 0
+
+    def _announce(self, step):
+        if step is None:
+            self._ready.put(None)
+            return
+        index, reads = step
+        examples = []
+        for i, future in reads:
+            frames = future.result()
+            if frames is None:
+                continue
+            try:
+                self._data_set.enqueue(self._session, frames, self._data_set.examples[i].labels)
+            except tf.errors.CancelledError:
+                if self._closed.is_set():
+                    return
+                raise
+            examples.append(self._data_set.examples[i])
+        self._ready.put(Step(index, examples))
+
+
+def cut_windows(batch, n_context):
+    """Cuts the context windows of a batch of frames with margins, in the graph.
+
+    The bare frames travel through the queue, as the windows are 2*n_context + 1 times larger.
+
+    Args:
+      batch: Batch with features float32 [B, n_context + n_steps + n_context, n_input].
+      n_context: frames on either side.
+    Returns:
+      Batch with features float32 [B, n_steps, n_input + 2*n_input*n_context], 0 past seq_len.
+    """
+    n_steps = tf.shape(batch.features)[1] - 2 * n_context
+    windows = tf.concat([batch.features[:, i:i + n_steps] for i in range(2 * n_context + 1)],
+                        axis=2)
+    mask = tf.sequence_mask(batch.seq_len, n_steps, dtype=tf.float32)
+    return batch._replace(features=windows * mask[:, :, None])
+
+
+def tower_batch(batch, tower, n_towers, n_context):
+    """The share of one tower in a step's batch.
+
+    The utterances are dealt out in order, as evenly as they go. A tower for which none is left
+    gets the first one, so that its operations have something to work on, and the weight 0.
+
+    Args:
+      batch: Batch of frames with margins, for all towers.
+      tower, n_towers: its index, their number.
+      n_context: frames on either side.
+    Returns:
+      (Batch with windows, its padding cut to its own longest utterance; int32 scalar, the
+      number of utterances that count).
+    """
+    count = tf.shape(batch.seq_len)[0]
+    if n_towers == 1:
+        return cut_windows(batch, n_context), count
+    base, extra = count // n_towers, count % n_towers
+    size = base + tf.cast(tower < extra, tf.int32)
+    start = tf.where(size > 0, tower * base + tf.minimum(tower, extra), 0)
+    share = Batch(*[part[start:start + tf.maximum(size, 1)] for part in batch])
+    share = share._replace(
+        features=share.features[:, :tf.reduce_max(share.seq_len) + 2 * n_context],
+        labels=share.labels[:, :tf.reduce_max(share.label_len)])
+    return cut_windows(share, n_context), size

@@ -1,0 +1,62 @@
+"""LDC93S1: one TIMIT utterance, the smallest set that trains end to end.
+
+LDC93S1.txt is one line, "<first sample> <last sample> <transcript>":
+    0 46797 She had your dark suit in greasy wash water all year.
+Licence: LDC's free sample. Size: 92 kB. Address: catalog.ldc.upenn.edu/LDC93S1
+"""
+import os
+import urllib.error
+import urllib.request
+
+from util import audio, feeding
+
+BASE_URL = 'https://catalog.ldc.upenn.edu/desc/addenda/'
+NAME = 'LDC93S1'
+TIMEOUT_S = 30
+
+
+def read_data_sets(dataset_path, config, alphabet):
+    """DataSets whose three sets are the same utterance.
+
+    The files in `dataset_path` are used; those that are missing are downloaded into it.
+
+    Raises:
+      DataError: a file that can't be had or isn't what its name says.
+    """
+    wav, txt = (_have(os.path.join(dataset_path, NAME + ending)) for ending in ('.wav', '.txt'))
+    try:
+        audio.audio_info(wav)
+    except audio.AudioError as error:
+        raise feeding.DataError('%s: %s; remove it to download it anew' % (wav, error)) from None
+    utterances = [feeding.Utterance(wav, wav, read_transcript(txt))]
+    return feeding.make_data_sets(config, alphabet, utterances, utterances, utterances)
+
+
+def read_transcript(path):
+    """The words of a file "<first sample> <last sample> <words>"."""
+    try:
+        with open(path, encoding='utf-8-sig') as file:
+            parts = file.read().split(maxsplit=2)
+    except (OSError, UnicodeDecodeError) as error:
+        raise feeding.DataError('%s cannot be read: %s' % (path, error)) from None
+    if len(parts) < 3 or not (parts[0].isdigit() and parts[1].isdigit()):
+        raise feeding.DataError('%s must hold "<first sample> <last sample> <words>"' % path)
+    return parts[2]
+
+
+def _have(path):
+    """The path, after a download where the file isn't there yet."""
+    if os.path.exists(path):
+        return path
+    url = BASE_URL + os.path.basename(path)
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with urllib.request.urlopen(url, timeout=TIMEOUT_S) as response:
+            content = response.read()
+        with open(path + '.tmp', 'wb') as file:
+            file.write(content)
+        os.replace(path + '.tmp', path)
+    except (OSError, urllib.error.URLError) as error:
+        raise feeding.DataError('%s is missing and %s cannot be had: %s' % (path, url, error)
+                                ) from None
+    return path

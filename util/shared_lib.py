@@ -1,0 +1,28 @@
+"""Checks of libraries that would otherwise be missed only in the middle of a run."""
+import ctypes
+import ctypes.util
+import logging
+
+from util import gpu
+
+log = logging.getLogger(__name__)
+
+
+def check_cupti():
+    """Says whether a full trace will have the times of GPU kernels (NVIDIA's CUPTI).
+
+    Returns:
+      True where CUPTI can be loaded, False where it is missing, None on a machine without GPUs.
+    Source: the notebook's function of that name.
+    """
+    if not gpu.get_available_gpus():
+        log.info('full trace: no GPU, so CUPTI is not needed')
+        return None
+    try:
+        ctypes.CDLL(ctypes.util.find_library('cupti') or 'libcupti.so')
+    except OSError as error:
+        log.warning('full trace: CUPTI cannot be loaded, so the trace will lack the times of GPU '
+                    'kernels: %s', error)
+        return False
+    log.info('full trace: CUPTI found')
+    return True
