@@ -1,0 +1,95 @@
+"""What several tests use: speech-like WAVs, settings, runs of DeepSpeech.py."""
+import os
+import subprocess
+import sys
+import wave
+
+import numpy as np
+import pytest
+
+PROJECT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, PROJECT)
+
+from util import config as settings  # noqa: E402
+
+with settings.silenced_tensorflow():
+    import tensorflow  # noqa: E402, F401
+
+RATE = 16000        # Hz
+RUN_LIMIT_S = 300   # a run of DeepSpeech.py that takes longer hangs
+
+
+def speech(seconds, seed=0, rate=RATE):
+    """A voiced-like signal: 15 harmonics of a gliding 140 Hz, a slow envelope, some noise.
+
+    Returns:
+      int16 [seconds * rate], peak 12000.
+    """
+    rng = np.random.default_rng(seed)
+    t = np.arange(round(seconds * rate)) / rate
+    pitch = 140 + 20 * np.sin(2 * np.pi * 0.7 * t + seed)
+    phase = 2 * np.pi * np.cumsum(pitch) / rate
+    signal = sum(np.sin(k * phase) / k for k in range(1, 16))
+    signal *= 0.6 + 0.4 * np.sin(2 * np.pi * 3 * t + 0.5 * seed)
+    signal += rng.normal(0, 0.03, len(t))
+    return np.int16(12000 * signal / np.abs(signal).max())
+
+
+def write_wav(path, samples, rate=RATE):
+    """Writes int16 samples [n] or [n, channels] as a WAV file; returns the path as text."""
+    samples = np.asarray(samples, np.int16)
+    os.makedirs(os.path.dirname(path) or '.', exist_ok=True)
+    with wave.open(str(path), 'wb') as file:
+        file.setnchannels(1 if samples.ndim == 1 else samples.shape[1])
+        file.setsampwidth(2)
+        file.setframerate(rate)
+        file.writeframes(samples.astype('<i2').tobytes())
+    return str(path)
+
+
+def write_manifest(path, rows):
+    """Writes (wav_filename, transcript) rows as a manifest with the usual columns."""
+    lines = ['wav_filename,wav_filesize,transcript']
+    lines += ['%s,0,%s' % row for row in rows]
+    with open(path, 'w', encoding='utf-8', newline='') as file:
+        file.write('\n'.join(lines) + '\n')
+    return str(path)
+
+
+def load_config(**values):
+    """Config with these settings (field names without ds_), the importer `csv` by default."""
+    values.setdefault('importer', 'csv')
+    return settings.load({'ds_' + name: str(value) for name, value in values.items()})[0]
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    """Folder with train.csv, dev.csv, test.csv and wav/: 5, 2 and 2 good utterances."""
+    words = ['one two', 'the red door', 'go home now', 'we all sleep', 'blue sky',
+             'good day', 'open it', 'fine weather', 'last one']
+    rows = [('wav/good%d.wav' % i, text) for i, text in enumerate(words)]
+    for i, (name, _) in enumerate(rows):
+        write_wav(tmp_path / name, speech(1.2 + 0.1 * (i % 4), seed=i))
+    for name, part in (('train', rows[:5]), ('dev', rows[5:7]), ('test', rows[7:])):
+        write_manifest(tmp_path / (name + '.csv'), part)
+    return tmp_path
+
+
+def run_deepspeech(folder, *arguments, script=None, **values):
+    """Runs DeepSpeech.py in `folder` on its manifests, small and quick, with more settings.
+
+    Returns:
+      CompletedProcess; its stdout holds both output streams.
+    """
+    small = dict(importer='csv', train_files='train.csv', dev_files='dev.csv',
+                 test_files='test.csv', n_hidden=32, epochs=2, train_batch_size=2,
+                 dev_batch_size=2, test_batch_size=2, display_step=1, validation_step=1,
+                 checkpoint_step=1, report_count=100, random_seed=4567, checkpoint_dir='ckpt',
+                 logs_dir='logs')
+    small.update(values)
+    environment = {k: v for k, v in os.environ.items() if not k.startswith('ds_')}
+    environment.update({'ds_' + k: str(v) for k, v in small.items() if v is not None})
+    return subprocess.run(
+        [sys.executable, script or os.path.join(PROJECT, 'DeepSpeech.py'), *arguments],
+        cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, timeout=RUN_LIMIT_S)
