@@ -11,6 +11,7 @@ if __name__ == '__main__':
         import tensorflow
 
 import collections
+import contextlib
 import dataclasses
 import datetime
 import importlib
@@ -144,7 +145,7 @@ def _lstm_variables(direction, config):
     n_cell = config.n_cell_dim
     with tf.variable_scope('bidirectional_rnn/%s/basic_lstm_cell' % direction):
         return (variable_on_cpu('kernel', [config.n_hidden_3 + n_cell, 4 * n_cell],
-                                tf.uniform_unit_scaling_initializer()),
+                                tf.variance_scaling_initializer(1.0, 'fan_in', 'uniform')),
                 variable_on_cpu('bias', [4 * n_cell], tf.zeros_initializer()))
 
 
@@ -429,26 +430,25 @@ def train(run, state):
       Interrupted: after a checkpoint was saved.
     """
     config, data_sets = run.config, run.data_sets
-    train_outcome = dev_outcome = None
-    feeder = data_sets.train.feed(run.session, state.epoch, state.epoch_step,
-                                  config.training_iters - state.epoch)
-    dev_feeder = None
-    for epoch in range(state.epoch + 1, config.training_iters + 1):
-        last = epoch == config.training_iters
-        log.info('Epoch %d of %d started', epoch, config.training_iters)
-        state, train_outcome = _train_epoch(run, state, feeder,
-                                            _due(config.display_step, epoch, last))
-        _report('Training', train_outcome, config)
-        new_dev = None
-        if len(data_sets.dev) and _due(config.validation_step, epoch, last):
-            dev_feeder = dev_feeder or data_sets.dev.feed(run.session)
-            dev_outcome = new_dev = _validate(run, state, dev_feeder)
-            if new_dev.loss < state.best_dev_loss:
-                state = state._replace(best_dev_loss=new_dev.loss)
-                _save(run, state, best=True)
-        if _due(config.checkpoint_step, epoch, last) or last:
-            _save(run, state)
-        _log_epoch(run, epoch, train_outcome, new_dev)
+    train_outcome = dev_outcome = dev_feeder = None
+    with contextlib.ExitStack() as feeders:
+        if state.epoch < config.training_iters:
+            feeder = feeders.enter_context(data_sets.train.feed(
+                run.session, state.epoch, state.epoch_step, config.training_iters - state.epoch))
+        for epoch in range(state.epoch + 1, config.training_iters + 1):
+            last = epoch == config.training_iters
+            log.info('Epoch %d of %d started', epoch, config.training_iters)
+            state, train_outcome = _train_epoch(run, state, feeder,
+                                                _due(config.display_step, epoch, last))
+            _report('Training', train_outcome, config)
+            new_dev = None
+            if len(data_sets.dev) and _due(config.validation_step, epoch, last):
+                dev_feeder = dev_feeder or feeders.enter_context(data_sets.dev.feed(run.session))
+                state, new_dev = _validate(run, state, dev_feeder)
+            dev_outcome = new_dev or dev_outcome
+            if _due(config.checkpoint_step, epoch, last) or last:
+                _save(run, state)
+            _log_epoch(run, epoch, train_outcome, new_dev)
     return state, train_outcome, dev_outcome
 
 
@@ -471,8 +471,9 @@ def _train_epoch(run, state, feeder, query_report):
     for step in feeder.epoch():
         if run.stop.wanted:
             progress.close()
-            _save(run, state)
-            raise Interrupted()
+            path = _save(run, state)
+            raise Interrupted('saved %s: %d epochs and %d steps; ds_restore_checkpoint=1 goes on '
+                              'from there' % (path, state.epoch, state.epoch_step))
         loss, towers = _train_step(run, state, step, query_report)
         if not math.isfinite(loss):
             progress.close()
@@ -527,13 +528,21 @@ def _not_finite(loss, state, step, config):
 
 
 def _validate(run, state, feeder):
+    """Evaluates the dev set and keeps the weights if they are the best so far.
+
+    Returns:
+      (State, Outcome).
+    """
     try:
         outcome = run_inference(run, run.data_sets.dev, feeder)
     except Interrupted:
         _save(run, state)
         raise
     _report('Validation', outcome, run.config)
-    return outcome
+    if outcome.loss < state.best_dev_loss:
+        state = state._replace(best_dev_loss=outcome.loss)
+        _save(run, state, best=True)
+    return state, outcome
 
 
 def _log_epoch(run, epoch, outcome, dev_outcome):
@@ -597,7 +606,7 @@ class StopRequest:
     def check(self):
         """Raises Interrupted where an end was asked for."""
         if self.wanted:
-            raise Interrupted()
+            raise Interrupted('the checkpoints hold what was learned')
 
 
 # Checkpoints
@@ -650,6 +659,9 @@ def _restore(run):
             state = state._replace(epoch_step=0, epoch_loss=0.0)
         log.info('restored %s: %d epochs done%s', path, state.epoch,
                  ' and %d steps of the next' % state.epoch_step if state.epoch_step else '')
+        if state.epoch < config.training_iters:
+            log.info('going on with epoch %d at learning rate %g', state.epoch + 1,
+                     config.learning_rate)
         for saver, directory in ((model.saver, config.checkpoint_dir),
                                  (model.best_saver, _best_dir(config))):
             _take_over(saver, directory)
@@ -735,8 +747,8 @@ def export(config, n_character, weights):
         logits = BiRNN(inputs, length, config=config, n_character=n_character)
         best = decode(logits, length, config.beam_width)
         outputs = tf.sparse_tensor_to_dense(best, default_value=-1)[None]
-        for variable in tf.global_variables():
-            variable.load(weights[variable.op.name], session)
+        session.run(tf.global_variables_initializer(),
+                    {v.initial_value: weights[v.op.name] for v in tf.global_variables()})
         signature = tf.saved_model.predict_signature_def
         builder = tf.saved_model.Builder(unfinished)
         builder.add_meta_graph_and_variables(session, [tf.saved_model.SERVING], {
@@ -904,8 +916,8 @@ def main(arguments):
             print(settings.effective_text(config, sources))
             return 0
         _run(settings.with_towers(config, len(gpu.get_available_gpus())), started)
-    except Interrupted:
-        print('interrupted', file=sys.stderr)
+    except Interrupted as interruption:
+        print('interrupted: %s' % interruption, file=sys.stderr)
         return 130
     except (settings.ConfigError, text.AlphabetError, feeding.DataError,
             checkpoint.CheckpointError, TrainingError) as error:

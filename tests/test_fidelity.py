@@ -1,0 +1,144 @@
+"""The network against the notebook's own numbers, under TensorFlow 0.12.1 (tests/data)."""
+import os
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+import DeepSpeech
+from conftest import PROJECT, load_config
+from util import checkpoint, feeding
+
+DATA = os.path.join(PROJECT, 'tests', 'data')
+SEED = np.load(os.path.join(DATA, 'seed_graph.npz'))
+N_CHARACTER, N_INPUT, N_CONTEXT = 29, 26, 2
+NAMES = [key[len('init/'):] for key in SEED.files if key.startswith('init/')]
+
+
+def seed_config(**more):
+    return load_config(n_context=N_CONTEXT, n_hidden_1=32, n_hidden_2=30, n_hidden_5=28,
+                       n_cell_dim=24, dropout_rate=0, **more)
+
+
+def seed_batch():
+    """The batch as it comes from a queue: frames with margins instead of windows."""
+    windows, lengths = SEED['batch_x'], SEED['batch_seq_len']
+    frames = np.zeros((3, windows.shape[1] + 2 * N_CONTEXT, N_INPUT), np.float32)
+    for row, steps in enumerate(lengths):
+        frames[row, :steps] = windows[row, :steps, :N_INPUT]
+        frames[row, steps:steps + 2 * N_CONTEXT] = windows[row, steps - 1, N_INPUT:].reshape(
+            -1, N_INPUT)
+    return feeding.Batch(*[tf.constant(part) for part in (
+        frames, lengths, SEED['batch_y'], SEED['batch_y_len'])])
+
+
+class Trained:
+    """The graph of n towers, with the notebook's initial weights."""
+
+    def __init__(self, n_towers):
+        config = seed_config(towers=n_towers)
+        optimizer = DeepSpeech.create_optimizer(config)
+        self.towers, gradients, self.label_error_rate, self.avg_loss = (
+            DeepSpeech.get_tower_results(
+                seed_batch(), ['/cpu:%d' % i for i in range(n_towers)], config=config,
+                n_character=N_CHARACTER, optimizer=optimizer))
+        self.gradients = DeepSpeech.average_gradients(
+            gradients, DeepSpeech.tower_weights(self.towers))
+        self.train_op = DeepSpeech.apply_gradients(optimizer, self.gradients)
+        self.session = tf.Session(config=tf.ConfigProto(device_count={'CPU': n_towers}))
+        self.session.run(tf.global_variables_initializer())
+        for variable in tf.trainable_variables():
+            variable.load(SEED['init/' + notebook_name(variable)], self.session)
+
+
+def notebook_name(variable):
+    return dict(checkpoint.NOTEBOOK_NAMES).get(variable.op.name, variable.op.name)
+
+
+@pytest.fixture(params=[1, 2, 3], ids=['one tower', 'two towers', 'three towers'])
+def trained(request):
+    with tf.Graph().as_default():
+        made = Trained(request.param)
+        yield made
+        made.session.close()
+
+
+def say(what, deviation):
+    """The largest deviations stand in the output of `pytest -s` and are cited in the README."""
+    print('\nlargest deviation of %s: %.1e' % (what, deviation))
+
+
+def test_logits(capsys):
+    with tf.Graph().as_default(), tf.Session() as session:
+        logits = DeepSpeech.BiRNN(tf.constant(SEED['batch_x']), SEED['batch_seq_len'],
+                                  config=seed_config(), n_character=N_CHARACTER)
+        session.run(tf.global_variables_initializer())
+        for variable in tf.trainable_variables():
+            variable.load(SEED['init/' + notebook_name(variable)], session)
+        deviation = np.abs(session.run(logits) - SEED['logits']).max()
+    say('the logits', deviation)
+    assert deviation < 1e-6
+
+
+def test_batch_of_the_queue_is_the_notebooks():
+    with tf.Graph().as_default(), tf.Session() as session:
+        batch, count = session.run(feeding.tower_batch(seed_batch(), 0, 1, N_CONTEXT))
+    np.testing.assert_array_equal(batch.features, SEED['batch_x'])
+    assert count == 3
+
+
+def test_loss_and_gradients(trained):
+    loss, rate, gradients, towers = trained.session.run(
+        [trained.avg_loss, trained.label_error_rate, [g for g, _ in trained.gradients],
+         trained.towers])
+    assert loss == pytest.approx(float(SEED['avg_loss']), rel=1e-6)
+    assert rate == pytest.approx(float(SEED['label_error_rate']), rel=1e-6)
+    total = np.concatenate([tower.total_loss for tower in towers])
+    np.testing.assert_allclose(total, SEED['total_loss'], rtol=1e-6)
+    worst = 0.0
+    for gradient, (_, variable) in zip(gradients, trained.gradients):
+        wanted = SEED['grad/' + notebook_name(variable)]
+        worst = max(worst, np.abs(gradient - wanted).max() / np.abs(wanted).max())
+    say('the gradients, of their largest value', worst)
+    assert worst < 1e-4
+
+
+def test_decoded_labels(trained):
+    towers = trained.session.run(trained.towers)
+    paths = [row for tower in towers for row in rows_of(tower.decoded, tower.count)]
+    wanted = [SEED['decoded_values'][SEED['decoded_indices'][:, 0] == row] for row in range(3)]
+    assert len(paths) == 3
+    for path, right in zip(paths, wanted):
+        np.testing.assert_array_equal(path, right)
+
+
+def rows_of(sparse, count):
+    return [sparse.values[sparse.indices[:, 0] == row] for row in range(count)]
+
+
+def test_twenty_adam_steps(trained):
+    losses = [trained.session.run([trained.avg_loss, trained.train_op])[0] for _ in range(20)]
+    worst = np.abs(losses / SEED['losses_before_step'] - 1).max()
+    say('20 losses, relative', worst)
+    assert worst < 1e-4
+    reader = tf.train.load_checkpoint(os.path.join(DATA, 'seed_checkpoint', 'model.ckpt-14'))
+    worst = 0.0
+    for variable in tf.trainable_variables():
+        value = trained.session.run(variable)
+        name = notebook_name(variable)
+        np.testing.assert_array_equal(reader.get_tensor(name), SEED['after20/' + name])
+        worst = max(worst, np.abs(value - reader.get_tensor(name)).max())
+    say('the variables after 20 steps', worst)
+    assert worst < 1e-4
+    assert len(tf.trainable_variables()) == len(NAMES)
+
+
+def test_one_step_moves_every_variable():
+    with tf.Graph().as_default():
+        trained = Trained(1)
+        before = trained.session.run(tf.trainable_variables())
+        trained.session.run(trained.train_op)
+        after = trained.session.run(tf.trainable_variables())
+        for old, new, variable in zip(before, after, tf.trainable_variables()):
+            assert (old != new).any(), variable.op.name
+        trained.session.close()

@@ -1,0 +1,225 @@
+"""The bidirectional LSTM against a plain loop of BasicLSTMCell in NumPy, and its gradients."""
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+from util import rnn
+
+T, B, N_IN, N = 7, 3, 6, 5
+LENGTHS = [7, 4, 1]
+NAMES = ('inputs', 'kernel_fw', 'bias_fw', 'kernel_bw', 'bias_bw')
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def lstm(inputs, lengths, kernel, bias, backward=False):
+    """BasicLSTMCell, an utterance and a step at a time: [T, B, n_in] -> [T, B, N], 0 past the
+    end; the backward chain starts at the last step of each utterance."""
+    n_cell = len(bias) // 4
+    outputs = np.zeros([len(inputs), len(lengths), n_cell])
+    for b, length in enumerate(lengths):
+        h = c = np.zeros(n_cell)
+        for t in reversed(range(length)) if backward else range(length):
+            i, j, f, o = np.split(np.concatenate([inputs[t, b], h]) @ kernel + bias, 4)
+            c = sigmoid(f + 1) * c + sigmoid(i) * np.tanh(j)
+            h = sigmoid(o) * np.tanh(c)
+            outputs[t, b] = h
+    return outputs
+
+
+def both(inputs, kernel_fw, bias_fw, kernel_bw, bias_bw, lengths):
+    return np.concatenate([lstm(inputs, lengths, kernel_fw, bias_fw),
+                           lstm(inputs, lengths, kernel_bw, bias_bw, backward=True)], axis=2)
+
+
+def draw(n_steps=T, batch=B, n_in=N_IN, n_cell=N, seed=1):
+    """float32 values of inputs [T, B, n_in], two kernels and two biases, all different."""
+    rng = np.random.default_rng(seed)
+    shapes = ([n_steps, batch, n_in], [n_in + n_cell, 4 * n_cell], [4 * n_cell],
+              [n_in + n_cell, 4 * n_cell], [4 * n_cell])
+    return [rng.normal(0, 0.7, shape).astype(np.float32) for shape in shapes]
+
+
+def run(values, lengths, weights=None):
+    """Outputs [T, B, 2*N]; with weights [T, B, 2*N] also the gradients of their product with the
+    outputs, summed, for all of `NAMES`. The sizes T and B are unknown to the graph."""
+    with tf.Graph().as_default(), tf.Session() as session:
+        inputs = tf.placeholder(tf.float32, [None, None, values[0].shape[2]])
+        seq_length = tf.placeholder(tf.int32, [None])
+        variables = [tf.get_variable(name, initializer=value)
+                     for name, value in zip(NAMES[1:], values[1:])]
+        outputs = rnn.bidirectional_lstm(inputs, seq_length, variables[:2], variables[2:])
+        session.run(tf.global_variables_initializer())
+        feed = {inputs: values[0], seq_length: lengths}
+        if weights is None:
+            return session.run(outputs, feed)
+        gradients = tf.gradients(tf.reduce_sum(outputs * np.float32(weights)), [inputs, *variables])
+        return session.run([outputs, gradients], feed)
+
+
+def loss_weights(n_steps=T, batch=B, n_cell=N):
+    """A weight for each output, those past the end included: these must not count."""
+    return np.random.default_rng(2).normal(size=[n_steps, batch, 2 * n_cell]).astype(np.float32)
+
+
+def difference_quotients(values, lengths, weights, step=1e-5):
+    """Gradients of the NumPy loop by central differences in float64."""
+    values = [value.astype(np.float64) for value in values]
+    gradients = []
+    for value in values:
+        gradient = np.zeros_like(value)
+        for index in np.ndindex(*value.shape):
+            kept, ends = value[index], []
+            for moved in (kept + step, kept - step):
+                value[index] = moved
+                ends.append((weights * both(*values, lengths)).sum())
+            value[index] = kept
+            gradient[index] = (ends[0] - ends[1]) / (2 * step)
+        gradients.append(gradient)
+    return gradients
+
+
+def assert_close(got, expected, tolerance=1e-5):
+    """Deviations within `tolerance` of the largest value."""
+    assert got.shape == expected.shape
+    np.testing.assert_allclose(got, expected, rtol=0, atol=tolerance * np.abs(expected).max())
+
+
+def test_one_cell_by_hand():
+    # no input counts: gates from the biases alone, sigmoid(i) = 3/4, tanh(j) = 1/2,
+    # sigmoid(f + 1) = 1/2, sigmoid(o) = 1/4
+    bias = np.float32([np.log(3), np.arctanh(0.5), -1, -np.log(3)])
+    values = [np.ones([3, 2, 1], np.float32), np.zeros([2, 4], np.float32), bias,
+              np.zeros([2, 4], np.float32), bias]
+    h1, h2, h3 = (np.tanh(c) / 4 for c in (0.375, 0.5625, 0.65625))  # c = c/2 + 3/8
+    outputs = run(values, [3, 2])
+    np.testing.assert_allclose(outputs[:, 0], [[h1, h3], [h2, h2], [h3, h1]], atol=1e-7)
+    np.testing.assert_allclose(outputs[:, 1], [[h1, h2], [h2, h1], [0, 0]], atol=1e-7)
+
+
+def test_the_forget_bias_is_one():
+    assert rnn.FORGET_BIAS == 1.0
+
+
+@pytest.mark.parametrize('lengths', ([7, 4, 1], [2, 7, 5], [3, 3, 3]))
+def test_outputs_equal_the_plain_loop(lengths):
+    values = draw()
+    outputs = run(values, lengths)
+    assert outputs.dtype == np.float32 and outputs.shape == (T, B, 2 * N)
+    np.testing.assert_allclose(outputs, both(*values, lengths), rtol=0, atol=1e-6)
+
+
+def test_outputs_past_the_end_are_exactly_zero():
+    outputs = run(draw(), LENGTHS)
+    for b, length in enumerate(LENGTHS):
+        assert not outputs[length:, b].any()
+        assert outputs[:length, b].all()
+
+
+def test_the_two_directions_use_weights_of_their_own():
+    values = draw()
+    outputs = run(values, LENGTHS)
+    swapped = run([values[0], *values[3:], *values[1:3]], LENGTHS)
+    assert np.abs(outputs[0, :, :N] - swapped[0, :, :N]).min() > 1e-4
+    changed = list(values)
+    changed[3] = values[3] + 1  # the backward kernel
+    other = run(changed, LENGTHS)
+    np.testing.assert_array_equal(other[:, :, :N], outputs[:, :, :N])
+    assert (other[0, :, N:] != outputs[0, :, N:]).all()
+
+
+@pytest.mark.parametrize('lengths', ([7, 4, 1], [2, 7, 5]))
+def test_gradients_equal_difference_quotients_of_the_plain_loop(lengths):
+    values, weights = draw(), loss_weights()
+    _, gradients = run(values, lengths, weights)
+    for got, expected in zip(gradients, difference_quotients(values, lengths, weights)):
+        assert_close(got, expected)
+
+
+def unrolled(inputs, lengths, kernel, bias, backward):
+    """The plain loop on TensorFlow's operations, for its automatic gradient."""
+    outputs = []
+    for b, length in enumerate(lengths):
+        h = c = tf.zeros([1, N])
+        steps = [tf.zeros([1, N])] * T
+        for t in reversed(range(length)) if backward else range(length):
+            z = tf.matmul(tf.concat([inputs[t, b:b + 1], h], axis=1), kernel) + bias
+            i, j, f, o = tf.split(z, 4, axis=1)
+            c = tf.sigmoid(f + 1.0) * c + tf.sigmoid(i) * tf.tanh(j)
+            h = tf.sigmoid(o) * tf.tanh(c)
+            steps[t] = h
+        outputs.append(tf.concat(steps, axis=0))
+    return tf.stack(outputs, axis=1)
+
+
+def test_gradients_equal_the_automatic_ones_of_an_unrolled_graph():
+    values, weights = draw(seed=3), loss_weights()
+    outputs, gradients = run(values, LENGTHS, weights)
+    with tf.Graph().as_default(), tf.Session() as session:
+        tensors = [tf.constant(value) for value in values]
+        plain = tf.concat([unrolled(tensors[0], LENGTHS, *tensors[1:3], backward=False),
+                           unrolled(tensors[0], LENGTHS, *tensors[3:], backward=True)], axis=2)
+        loss = tf.reduce_sum(plain * weights)
+        expected_outputs, expected = session.run([plain, tf.gradients(loss, tensors)])
+    np.testing.assert_allclose(outputs, expected_outputs, rtol=0, atol=1e-6)
+    for got, wanted in zip(gradients, expected):
+        assert_close(got, wanted)
+
+
+def test_padding_content_changes_neither_outputs_nor_gradients():
+    values, weights = draw(), loss_weights()
+    outputs, gradients = run(values, LENGTHS, weights)
+    padding = np.arange(T)[:, None] >= np.array(LENGTHS)
+    other = [values[0].copy(), *values[1:]]
+    other[0][padding] = 50 * np.random.default_rng(4).normal(size=[padding.sum(), N_IN])
+    other_outputs, other_gradients = run(other, LENGTHS, weights)
+    np.testing.assert_array_equal(other_outputs, outputs)
+    assert_close(other_gradients[0], gradients[0], 1e-6)
+    for got, expected in zip(other_gradients[1:], gradients[1:]):
+        assert_close(got, expected, 1e-6)
+    assert not gradients[0][padding].any() and not other_gradients[0][padding].any()
+    assert gradients[0][~padding].all()
+
+
+def test_more_padding_changes_nothing():
+    values, weights = draw(), loss_weights()
+    longer = [np.pad(values[0], [(0, 4), (0, 0), (0, 0)], constant_values=3), *values[1:]]
+    outputs, gradients = run(values, LENGTHS, weights)
+    more, more_gradients = run(longer, LENGTHS, np.pad(weights, [(0, 4), (0, 0), (0, 0)]))
+    np.testing.assert_allclose(more[:T], outputs, rtol=0, atol=1e-7)
+    assert not more[T:].any() and not more_gradients[0][T:].any()
+    for got, expected in zip([more_gradients[0][:T], *more_gradients[1:]], gradients):
+        assert_close(got, expected, 1e-6)
+
+
+def test_each_utterance_comes_out_as_it_does_alone():
+    values = draw()
+    outputs = run(values, LENGTHS)
+    for b, length in enumerate(LENGTHS):
+        alone = run([values[0][:length, b:b + 1], *values[1:]], [length])
+        np.testing.assert_allclose(outputs[:length, b], alone[:, 0], rtol=0, atol=1e-6)
+
+
+def test_one_time_step():
+    values, weights = draw(n_steps=1), loss_weights(n_steps=1)
+    lengths = [1, 1, 1]
+    outputs, gradients = run(values, lengths, weights)
+    np.testing.assert_allclose(outputs, both(*values, lengths), rtol=0, atol=1e-6)
+    for got, expected in zip(gradients, difference_quotients(values, lengths, weights)):
+        assert_close(got, expected)
+    assert not gradients[1][N_IN:].any()  # nothing was recurrent
+
+
+def test_the_same_graph_takes_batches_of_any_size():
+    values = draw()
+    with tf.Graph().as_default(), tf.Session() as session:
+        inputs = tf.placeholder(tf.float32, [None, None, N_IN])
+        seq_length = tf.placeholder(tf.int32, [None])
+        outputs = rnn.bidirectional_lstm(inputs, seq_length, values[1:3], values[3:])
+        for n_steps, lengths in ((7, [7, 4, 1]), (2, [1, 2]), (5, [3])):
+            part = values[0][:n_steps, :len(lengths)]
+            np.testing.assert_allclose(
+                session.run(outputs, {inputs: part, seq_length: lengths}),
+                both(part, *values[1:], lengths), rtol=0, atol=1e-6)
