@@ -27,7 +27,7 @@ STAGE_WIDTH, STAGE_HEIGHT = 270, 56
 # On the CPU.
 QUEUE_X, QUEUE_Y, QUEUE_WIDTH, QUEUE_HEIGHT = 290, 920, 490, 116
 QUEUE_EXIT_X = 205       # left of the variables' wires
-N_QUEUED = 5             # batches drawn
+N_QUEUED = 5             # utterances drawn
 VARIABLES_X, VARIABLES_WIDTH = 890, 560
 BATCH_BUS_Y, VARIABLE_BUS_Y = 775, 808
 MEAN_Y, ADAM_Y, RESULT_WIDTH = 200, 82, 1125
@@ -55,14 +55,14 @@ def draw_cpu(axes):
 
 
 def draw_queue(axes):
-    """Draws the queue and the batches waiting in it."""
+    """Draws the queue and the utterances waiting in it."""
     d.box(axes, QUEUE_X, QUEUE_Y, QUEUE_WIDTH, QUEUE_HEIGHT, fill=d.WHITE,
           edge=BATCH_COLOR)
-    d.write(axes, QUEUE_X, QUEUE_Y + 35, 'queue of batches: features, lengths, labels',
+    d.write(axes, QUEUE_X, QUEUE_Y + 35, 'queue of utterances: MFCC, labels, lengths',
             weight='bold')
     for number in range(N_QUEUED):
         d.box(axes, QUEUE_X + 88 * (number - (N_QUEUED - 1) / 2), QUEUE_Y - 17,
-              76, 44, 'batch', fill=BATCH_FILL, edge=BATCH_COLOR, size=d.SMALL)
+              76, 44, 'utt.', fill=BATCH_FILL, edge=BATCH_COLOR, size=d.SMALL)
 
 
 def draw_variables(axes):

@@ -62,17 +62,22 @@ def load_config(**values):
     return settings.load({'ds_' + name: str(value) for name, value in values.items()})[0]
 
 
-@pytest.fixture
-def corpus(tmp_path):
-    """Folder with train.csv, dev.csv, test.csv and wav/: 5, 2 and 2 good utterances."""
+def make_corpus(folder):
+    """train.csv, dev.csv, test.csv and wav/ in a folder: 5, 2 and 2 good utterances."""
     words = ['one two', 'the red door', 'go home now', 'we all sleep', 'blue sky',
              'good day', 'open it', 'fine weather', 'last one']
     rows = [('wav/good%d.wav' % i, text) for i, text in enumerate(words)]
     for i, (name, _) in enumerate(rows):
-        write_wav(tmp_path / name, speech(1.2 + 0.1 * (i % 4), seed=i))
+        write_wav(folder / name, speech(1.2 + 0.1 * (i % 4), seed=i))
     for name, part in (('train', rows[:5]), ('dev', rows[5:7]), ('test', rows[7:])):
-        write_manifest(tmp_path / (name + '.csv'), part)
-    return tmp_path
+        write_manifest(folder / (name + '.csv'), part)
+    return folder
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    """`make_corpus` in a folder of the test's own."""
+    return make_corpus(tmp_path)
 
 
 def run_deepspeech(folder, *arguments, script=None, **values):

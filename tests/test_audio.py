@@ -362,17 +362,12 @@ def test_cut_samples_are_those_that_are_there(tmp_path):
     np.testing.assert_array_equal(audio.read_audio(str(path)), samples[:700])
 
 
-def test_damaged_flac_is_an_error(tmp_path):
+def test_cut_flac_is_damaged(tmp_path):
     path = tmp_path / 'a.flac'
     soundfile.write(str(path), speech(1.0), RATE)
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2:] = bytes(len(content) - len(content) // 2)
-    path.write_bytes(content)
-    try:
-        samples = audio.read_audio(str(path))
-    except audio.AudioError:
-        return
-    assert len(samples) < 16000
+    path.write_bytes(path.read_bytes()[:path.stat().st_size // 2])
+    assert audio.audio_info(str(path)) == (RATE, 1, 16000)
+    assert 'damaged audio' in reason(path)
 
 
 @pytest.mark.parametrize('value', [np.nan, np.inf, -np.inf])

@@ -182,6 +182,7 @@ def test_field_cases(transcript, cleaned, unknown):
     ('\u201ca\u201d \u201eb\u201c \u00abc\u00bb d\u2026 \u00a1e! \u00bff?', 'a b c d e f'),
     ('\u00c5ngstr\u00f6m \u00d1and\u00fa \u00e7a', 'angstrom nandu ca'),
     ('cafe\u0301', 'cafe'),
+    ('PACK MY BOX WITH FIVE DOZEN LIQUOR JUGS', 'pack my box with five dozen liquor jugs'),
     ('\u0130zmir', 'izmir'),
     ('  a\t b\u00a0c \r\n d\n', 'a b c d'),
     ('wait - what', 'wait what'),

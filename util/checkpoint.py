@@ -74,8 +74,8 @@ def damage(path):
         reader = tf.train.load_checkpoint(path)
         for name in reader.get_variable_to_shape_map():
             reader.get_tensor(name)
-    except (tf.errors.OpError, ValueError, RuntimeError) as error:
-        return str(getattr(error, 'message', error)).splitlines()[0]
+    except Exception as error:  # the reader maps each kind of damage to another exception
+        return (str(getattr(error, 'message', error)).splitlines() or [type(error).__name__])[0]
     return None
 
 

@@ -26,10 +26,9 @@ def silenced_tensorflow():
     The variable alone is not enough: what TensorFlow 2.21 says while it is loaded goes straight
     to the file descriptor of the standard error.
     """
-    if 'TF_CPP_MIN_LOG_LEVEL' in os.environ:
+    if os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3') != '3':
         yield
         return
-    os.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'
     kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(nowhere, 2)
