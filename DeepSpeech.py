@@ -279,7 +279,7 @@ def log_variable(variable, gradient=None):
     tf.summary.scalar(name + '/stddev', tf.sqrt(tf.reduce_mean(tf.square(variable - mean))))
     tf.summary.scalar(name + '/max', tf.reduce_max(variable))
     tf.summary.scalar(name + '/min', tf.reduce_min(variable))
-    tf.summary.histogram(name, variable)
+    tf.summary.histogram(name + '/histogram', variable)
     if gradient is not None:
         values = gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
         tf.summary.histogram(name + '/gradients', values)
@@ -521,7 +521,7 @@ def _global_step(run):
 
 
 def _not_finite(loss, state, step, config):
-    names = ', '.join(example.name for example in step.examples)
+    names = ', '.join(example.utterance.name for example in step.examples)
     return ('the loss is %f in epoch %d, step %d; utterances of this step: %s. A smaller '
             'ds_learning_rate than %g may help' % (loss, state.epoch + 1, step.index + 1, names,
                                                    config.learning_rate))

@@ -136,6 +136,10 @@ def test_steps_are_every_stride_th_frame(n_samples, stride, steps):
     assert len(audio.mfcc(speech(1.1)[:n_samples], numcep=2, stride=stride)) == steps
 
 
+def test_every_frame_counts_by_default():
+    assert audio.n_steps(16000) == len(audio.mfcc(speech(1.0))) == 99
+
+
 def test_stride_keeps_the_first_frame():
     samples = speech(0.4)
     np.testing.assert_array_equal(audio.mfcc(samples, numcep=5, stride=3),
@@ -165,7 +169,8 @@ def test_less_than_a_window_is_an_error(tmp_path, n_samples):
     path = write_wav(tmp_path / 'a.wav', speech(1)[:n_samples])
     assert len(audio.read_audio(path)) == n_samples
     message = reason(path, lambda path: audio.audiofile_to_input_vector(path, 26, 9))
-    assert 'too short' in message and '%d samples' % n_samples in message
+    assert message == ('too short: %d samples at 16000 Hz, expected one window of 25 ms or more'
+                       % n_samples)
 
 
 def test_one_window_is_one_step(tmp_path):
@@ -246,7 +251,7 @@ def test_level_survives_resampling(tmp_path):
 @pytest.mark.parametrize('n_samples', [1, 777, 1000])
 def test_resampled_length_is_known_from_the_header(tmp_path, rate, n_samples):
     path = write_wav(tmp_path / 'a.wav', speech(1, rate=rate)[:n_samples], rate)
-    length = audio.resampled_length(audio.audio_info(path), RATE)
+    length = audio.resampled_length(audio.audio_info(path).frames, rate, RATE)
     assert length == -(-n_samples * 16000 // rate) == len(audio.read_audio(path))
 
 
@@ -282,6 +287,51 @@ def test_long_audio_is_read_in_blocks(tmp_path, monkeypatch):
     for block in (2, 1600, 9599, 9600):  # values; 4800 frames of two channels
         monkeypatch.setattr(audio, 'BLOCK_SAMPLES', block)
         np.testing.assert_array_equal(audio.read_audio(path), whole)
+
+
+# Parts of files
+
+
+@pytest.mark.parametrize('start_s, stop_s, first, last', [
+    (None, None, 0, 1000), (0.1, None, 100, 1000), (None, 0.25, 0, 250), (0.1, 0.25, 100, 250),
+    (0.0, 0.0, 0, 0), (0.25, 0.1, 0, 0), (0.9, 1.4, 900, 1000), (1.2, None, 0, 0),
+    (1.2, 1.4, 0, 0), (None, 5, 0, 1000)])
+def test_part_of_a_file(tmp_path, monkeypatch, start_s, stop_s, first, last):
+    samples = np.stack([np.arange(4000), -7 * np.arange(4000) // 2], 1)
+    path = write_wav(tmp_path / 'a.wav', samples, 4000)
+    at = 4  # samples a millisecond
+    for block in (1 << 22, 64):
+        monkeypatch.setattr(audio, 'BLOCK_SAMPLES', block)
+        read = audio.read_audio(path, 4000, start_s, stop_s)
+        np.testing.assert_allclose(read, samples[at * first:at * last].mean(axis=1))
+    start, count = audio.segment(audio.audio_info(path), start_s, stop_s)
+    assert count == len(read)
+    assert start == at * first or not count
+
+
+def test_part_is_cut_at_the_rate_of_the_file(tmp_path):
+    path = write_wav(tmp_path / 'a.wav', signal(8000, 2.0), 8000)
+    part = audio.read_audio(path, 16000, 0.5, 1.25)
+    assert len(part) == 12000
+    assert correlation(part, audio.read_audio(path, 16000)[8000:20000]) > 0.999
+
+
+def test_one_channel(tmp_path):
+    channels = np.int16([[100, 300, -100], [5, 0, 1], [9, 8, 7], [0, 3, 0]])
+    path = write_wav(tmp_path / 'a.wav', channels)
+    for channel in range(3):
+        np.testing.assert_array_equal(audio.read_audio(path, channel=channel),
+                                      channels[:, channel])
+    assert '3' in reason(path, lambda path: audio.read_audio(path, channel=3))
+
+
+def test_other_channels_may_be_broken(tmp_path):
+    samples = np.full((500, 2), 0.25, np.float32)
+    samples[7, 1] = np.nan
+    path = str(tmp_path / 'a.wav')
+    soundfile.write(path, samples, RATE, subtype='FLOAT')
+    np.testing.assert_array_equal(audio.read_audio(path, channel=0), np.full(500, 8192))
+    assert 'not finite' in reason(path, lambda path: audio.read_audio(path, channel=1))
 
 
 # Damaged files

@@ -193,8 +193,8 @@ def test_where_all_are_damaged_each_is_named(tmp_path, with_state):
 
 def test_variables_are_found_by_our_names_and_by_the_notebooks(tmp_path):
     ours, = save(str(tmp_path / 'ours'), 1)
-    theirs, = save(str(tmp_path / 'theirs'), 1, shapes=dict(
-        NOTEBOOK_SHAPES, **{NOTEBOOK_FW + 'Matrix/Adam': [9, 12], NOTEBOOK_BW + 'Bias/Adam_1': [12]}))
+    theirs, = save(str(tmp_path / 'theirs'), 1, shapes=dict(NOTEBOOK_SHAPES, **{
+        NOTEBOOK_FW + 'Matrix/Adam': [9, 12], NOTEBOOK_BW + 'Bias/Adam_1': [12]}))
     our_reader, their_reader = (tf.train.load_checkpoint(path) for path in (ours, theirs))
     for name in SHAPES:
         assert checkpoint.name_in(our_reader, name) == name

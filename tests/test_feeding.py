@@ -38,6 +38,11 @@ def within(seconds, function, *arguments):
     return result
 
 
+def names(of):
+    """Names of the utterances of a DataSet or of a Step."""
+    return [example.utterance.name for example in of.examples]
+
+
 def flat(steps):
     return [index for step in steps for index in step]
 
@@ -48,7 +53,8 @@ def flat(steps):
 def make_set(lengths, name='train', **values):
     """DataSet of utterances with these time steps."""
     values = dict(dict(n_input=3, n_context=2), **values)
-    examples = [feeding.Example('u%d.wav' % i, 'u%d' % i, 'a', np.array([i], np.int32), n, 0.01 * n)
+    examples = [feeding.Example(feeding.Utterance('u%d.wav' % i, 'u%d' % i, 'A'), 'a',
+                                np.array([i], np.int32), n, 0.01 * n)
                 for i, n in enumerate(lengths)]
     return feeding.DataSet(name, examples, load_config(**values))
 
@@ -63,10 +69,10 @@ def no_audio(monkeypatch):
 
 
 class Graph:
-    """A graph with the queue of one data set, and its session."""
+    """A graph with the queue of one data set, its session, and the feeders made with it."""
 
     def __init__(self, data_set):
-        self.data_set = data_set
+        self.data_set, self._feeders = data_set, []
         with tf.Graph().as_default() as graph:
             self._count = tf.placeholder(tf.int32, [])
             self._size = data_set.make_queue().size()
@@ -77,10 +83,13 @@ class Graph:
         return self
 
     def __exit__(self, *exception):
+        for feeder in self._feeders:
+            within(HANG_S, feeder.close)
         self.session.close()
 
     def feed(self, *arguments, **options):
-        return self.data_set.feed(self.session, *arguments, **options)
+        self._feeders.append(self.data_set.feed(self.session, *arguments, **options))
+        return self._feeders[-1]
 
     def take(self, count):
         """The next utterances of the queue."""
@@ -91,7 +100,7 @@ class Graph:
         return within(HANG_S, self._take_epoch, feeder)
 
     def _take_epoch(self, feeder):
-        return [(step.index, [example.name for example in step.examples],
+        return [(step.index, names(step),
                  self.take(len(step.examples)).labels[:, 0].tolist())
                 for step in feeder.epoch()]
 
@@ -159,13 +168,19 @@ def test_shuffled_order_is_not_by_length():
     assert any(max(step) - min(step) > 10 for step in steps)
 
 
+def test_many_utterances_of_equal_length_stay_as_listed():
+    data_set = make_set([3] * 60 + [2] * 60, 'dev', batch_size=50)
+    assert flat(data_set.order(0)) == [*range(60, 120), *range(60)]
+
+
 def test_bucketed_steps_hold_utterances_of_similar_length_in_random_order():
     data_set = make_set(range(1, 25), batch_order='bucketed', batch_size=3, numbuckets=4)
     buckets = [set(range(start, start + 6)) for start in (0, 6, 12, 18)]  # 2 steps of each
     epochs = [data_set.order(epoch) for epoch in range(3)]
     for steps in epochs:
         assert all(any(set(step) <= bucket for bucket in buckets) for step in steps)
-        assert [step[0] for step in steps] != sorted(step[0] for step in steps)
+        places = [step[0] // 6 for step in steps]  # the bucket of each step
+        assert places != sorted(places)
         assert any(step != sorted(step) for step in steps)
     as_sets = [sorted(sorted(step) for step in steps) for steps in epochs]
     assert as_sets[0] != as_sets[1]  # who shares a step changes within the bucket
@@ -222,10 +237,6 @@ def exclusions(caplog):
              if message.startswith('excluded ')]
     assert len({name for name, _ in found}) == len(found)
     return dict(found)
-
-
-def names(data_set):
-    return [example.name for example in data_set.examples]
 
 
 def test_what_cannot_be_used_is_excluded_by_name_with_the_reason(tmp_path, caplog):
@@ -335,7 +346,8 @@ def test_steps_foreseen_from_the_header_are_the_steps_that_are_read(tmp_path, ra
 def test_an_example_knows_its_cleaned_transcript_and_seconds(tmp_path):
     path = write_wav(tmp_path / 'a.wav', speech(0.5, rate=8000), 8000)
     example = build_sets(tmp_path, [('a.wav', ' One\ttwo, ')]).train.examples[0]
-    assert (example.wav_filename, example.name, example.transcript) == (path, 'a.wav', 'one two')
+    assert example.utterance[:3] == (path, 'a.wav', ' One\ttwo, ')
+    assert example.transcript == 'one two'
     assert example.labels.tolist() == [15, 14, 5, 0, 20, 23, 15]
     assert example.seconds == 0.5
     assert example.n_steps == 49  # 8000 samples at 16 kHz: 1 + (8000 - 400) / 160, rounded up
@@ -360,12 +372,15 @@ def test_two_of_seven_excluded_over_three_sets(tmp_path, caplog):
         '2 of 7 utterances excluded']
 
 
-def test_an_utterance_in_all_three_sets_is_checked_and_counted_once(tmp_path, caplog):
+def test_an_utterance_in_all_sets_is_checked_and_counted_once(tmp_path, caplog, monkeypatch):
     write_wav(tmp_path / 'a.wav', speech(0.4))
+    opened, audio_info = [], audio.audio_info
+    monkeypatch.setattr(audio, 'audio_info', lambda path: opened.append(path) or audio_info(path))
     rows = [('a.wav', 'x'), ('gone.wav', 'x')]
     sets = build_sets(tmp_path, rows, rows, rows)
     assert [names(data_set) for data_set in sets] == 3 * [['a.wav']]
-    assert len([message for message in caplog.messages if 'gone.wav' in message]) == 1
+    assert opened == [str(tmp_path / name) for name, _ in rows]
+    assert list(exclusions(caplog)) == ['gone.wav']
     assert caplog.messages[-1] == '1 of 2 utterances excluded'
 
 
@@ -437,18 +452,19 @@ def test_next_batch_hands_out_the_input_vectors_of_the_files(tmp_path, n_context
         write_wav(tmp_path / name, speech(seconds, i, rate), rate)
     data_set = build_sets(tmp_path, rows, n_context=n_context, feature_stride=stride,
                           train_batch_size=3).train
-    with Graph(data_set) as graph, graph.feed(n_epochs=1) as feeder:
+    with Graph(data_set) as graph:
+        feeder = graph.feed(n_epochs=1)
         step = within(HANG_S, lambda: next(feeder.epoch()))
         batch = graph.take(3)
-    assert [example.name for example in step.examples] == ['b.wav', 'c.wav', 'a.wav']
+    assert names(step) == ['b.wav', 'c.wav', 'a.wav']
     n_steps = {(0.125, 1): 11, (0.2, 1): 19, (0.31, 1): 30, (0.125, 2): 6, (0.2, 2): 10,
                (0.31, 2): 15}
     assert batch.seq_len.tolist() == [n_steps[s, stride] for s in (0.125, 0.2, 0.31)]
     assert batch.features.shape == (3, n_steps[0.31, stride], 4 + 2 * 4 * n_context)
     assert batch.features.dtype == np.float32 and batch.seq_len.dtype == np.int32
     for row, example in enumerate(step.examples):
-        expected = audio.audiofile_to_input_vector(example.wav_filename, 4, n_context,
-                                                   stride=stride)
+        expected = audio.audiofile_to_input_vector(example.utterance.wav_filename, 4,
+                                                   n_context, stride=stride)
         np.testing.assert_array_equal(batch.features[row, :len(expected)], expected)
         assert not batch.features[row, len(expected):].any()
     assert batch.label_len.tolist() == [3, 1, 2]
@@ -559,7 +575,8 @@ def test_an_idle_tower_gets_the_first_utterance_and_counts_nothing(count, n_towe
 @pytest.mark.parametrize('towers', (1, 2))
 def test_each_epoch_presents_each_utterance_once_and_in_order(no_audio, order, towers):
     data_set = make_set(LENGTHS, batch_order=order, batch_size=2, numbuckets=3, towers=towers)
-    with Graph(data_set) as graph, graph.feed(n_epochs=3) as feeder:
+    with Graph(data_set) as graph:
+        feeder = graph.feed(n_epochs=3)
         for epoch in range(3):
             steps = graph.take_epoch(feeder)
             assert steps == expected_epoch(data_set, epoch)
@@ -568,7 +585,8 @@ def test_each_epoch_presents_each_utterance_once_and_in_order(no_audio, order, t
 
 def test_fewer_utterances_than_a_step_takes_are_one_small_step(no_audio):
     data_set = make_set([4, 2, 3], batch_size=16, towers=2)
-    with Graph(data_set) as graph, graph.feed() as feeder:
+    with Graph(data_set) as graph:
+        feeder = graph.feed()
         for _ in range(4):
             assert graph.take_epoch(feeder) == [(0, ['u1', 'u2', 'u0'], [1, 2, 0])]
 
@@ -583,7 +601,8 @@ def test_slow_and_uneven_readers_do_not_change_the_order(monkeypatch):
     monkeypatch.setattr(feeding.DataSet, 'read', read)
     monkeypatch.setattr(feeding, 'N_READERS', 4)
     data_set = make_set(LENGTHS, batch_order='shuffled', batch_size=3)
-    with Graph(data_set) as graph, graph.feed(n_epochs=6) as feeder:
+    with Graph(data_set) as graph:
+        feeder = graph.feed(n_epochs=6)
         for epoch in range(6):
             assert graph.take_epoch(feeder) == expected_epoch(data_set, epoch)
 
@@ -591,7 +610,8 @@ def test_slow_and_uneven_readers_do_not_change_the_order(monkeypatch):
 @pytest.mark.parametrize('first_epoch, first_step', ((0, 0), (0, 3), (2, 0), (2, 4)))
 def test_a_resumed_feeder_goes_on_with_the_same_sequence(no_audio, first_epoch, first_step):
     data_set = make_set(LENGTHS, batch_order='bucketed', batch_size=3, numbuckets=2)
-    with Graph(data_set) as graph, graph.feed(first_epoch, first_step, 2) as feeder:
+    with Graph(data_set) as graph:
+        feeder = graph.feed(first_epoch, first_step, 2)
         assert graph.take_epoch(feeder) == expected_epoch(data_set, first_epoch, first_step)
         assert graph.take_epoch(feeder) == expected_epoch(data_set, first_epoch + 1)
 
@@ -610,7 +630,8 @@ def test_a_feeder_ends_after_its_epochs(no_audio):
 
 def test_an_epoch_after_the_last_one_does_not_wait_for_ever(no_audio):
     data_set = make_set([3, 2], batch_size=2)
-    with Graph(data_set) as graph, graph.feed(n_epochs=1) as feeder:
+    with Graph(data_set) as graph:
+        feeder = graph.feed(n_epochs=1)
         graph.take_epoch(feeder)
         try:
             steps = within(2, list, feeder.epoch())
@@ -621,7 +642,8 @@ def test_an_epoch_after_the_last_one_does_not_wait_for_ever(no_audio):
 
 def test_steps_are_announced_once_their_utterances_are_in_the_queue(no_audio):
     data_set = make_set(LENGTHS, batch_size=3)
-    with Graph(data_set) as graph, graph.feed() as feeder:
+    with Graph(data_set) as graph:
+        feeder = graph.feed()
         for _ in range(3):
             for step in feeder.epoch():
                 assert graph.queued() >= len(step.examples)
@@ -643,9 +665,10 @@ def run_epochs(data_set, n_epochs):
     """[[(names, seq_len)] of each epoch]."""
     def run():
         epochs = []
-        with Graph(data_set) as graph, graph.feed(n_epochs=n_epochs) as feeder:
+        with Graph(data_set) as graph:
+            feeder = graph.feed(n_epochs=n_epochs)
             for _ in range(n_epochs):
-                epochs.append([(step.index, [example.name for example in step.examples],
+                epochs.append([(step.index, names(step),
                                 graph.take(len(step.examples)).seq_len.tolist())
                                for step in feeder.epoch()])
         return epochs
@@ -721,7 +744,8 @@ def test_nothing_readable_does_not_let_the_feeder_run_ahead_without_bound(monkey
     reads = []
     monkeypatch.setattr(feeding.DataSet, 'read', lambda data_set, index: reads.append(index))
     data_set = make_set([3, 2], 'dev', batch_size=2)  # 1 step an epoch, as many epochs as asked
-    with Graph(data_set) as graph, graph.feed() as feeder:
+    with Graph(data_set) as graph:
+        feeder = graph.feed()
         assert graph.take_epoch(feeder) == []
         time.sleep(0.3)
         assert len(reads) < 200  # 100 epochs ahead of the one that was asked for
@@ -739,7 +763,8 @@ def read_or_fail(data_set, index):
 def test_an_exception_in_a_reader_reaches_the_caller_after_the_steps_before_it(monkeypatch):
     monkeypatch.setattr(feeding.DataSet, 'read', read_or_fail)
     data_set = make_set(range(1, 9), batch_size=2)  # utterance 5 is in the third step
-    with Graph(data_set) as graph, graph.feed() as feeder:
+    with Graph(data_set) as graph:
+        feeder = graph.feed()
         seen = []
 
         def consume():
@@ -758,7 +783,8 @@ def test_an_exception_in_a_reader_ends_every_one_of_many_runs(monkeypatch):
     for repetition in range(20):
         data_set = make_set(range(1, 9), batch_order='shuffled', batch_size=1 + repetition % 5,
                             random_seed=repetition)
-        with Graph(data_set) as graph, graph.feed() as feeder:
+        with Graph(data_set) as graph:
+            feeder = graph.feed()
             with pytest.raises(RuntimeError, match='reader broke'):
                 while True:
                     graph.take_epoch(feeder)
@@ -769,7 +795,8 @@ def test_an_exception_in_the_enqueueing_thread_reaches_the_caller(no_audio, monk
         raise MemoryError('queue')
 
     monkeypatch.setattr(feeding.DataSet, 'enqueue', enqueue)
-    with Graph(make_set([3, 2])) as graph, graph.feed() as feeder:
+    with Graph(make_set([3, 2])) as graph:
+        feeder = graph.feed()
         with pytest.raises(MemoryError):
             within(5, list, feeder.epoch())
 

@@ -205,7 +205,8 @@ def test_the_digits_corpus_is_read_whole_with_its_own_recipe(caplog):
              for word in example.transcript.split()}
     assert words == set('zero one two three four five six seven eight nine'.split())
     for data_set, folder in zip(sets, feeding.SET_NAMES):
-        assert all(example.name.startswith(folder + '/') for example in data_set.examples)
+        assert all(example.utterance.name.startswith(folder + '/')
+                   for example in data_set.examples)
 
 
 def test_a_digits_folder_without_its_manifests_is_refused_by_name(tmp_path):
@@ -279,7 +280,7 @@ def test_ldc93s1_uses_the_files_that_are_there(tmp_path, no_network):
     assert no_network == []
     for data_set in sets:
         [example] = data_set.examples
-        assert example.wav_filename == str(tmp_path / 'LDC93S1.wav')
+        assert example.utterance.wav_filename == str(tmp_path / 'LDC93S1.wav')
         assert example.transcript == CLEANED
     assert sorted(os.listdir(tmp_path)) == ['LDC93S1.txt', 'LDC93S1.wav']
 

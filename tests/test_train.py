@@ -484,7 +484,7 @@ def test_full_trace_and_variable_summaries(corpus):
     folder = glob.glob(str(corpus / 'logs' / '*' / 'train'))[0]
     assert json.load(open(os.path.join(folder, 'trace.json')))['traceEvents']
     tags = set(events(corpus, 'train'))
-    assert {'h1', 'h1/mean', 'h1/stddev', 'h1/min', 'h1/max', 'h1/gradients',
+    assert {'h1/histogram', 'h1/mean', 'h1/stddev', 'h1/min', 'h1/max', 'h1/gradients',
             'bidirectional_rnn/fw/basic_lstm_cell/kernel/mean'} <= tags
     tagged = [event.tagged_run_metadata.tag
               for path in glob.glob(os.path.join(folder, 'events*'))

@@ -32,14 +32,17 @@ def audio_info(filename):
         return _checked_info(file)
 
 
-def read_audio(filename, sample_rate=SAMPLE_RATE):
-    """Reads an audio file as mono at `sample_rate`.
+def read_audio(filename, sample_rate=SAMPLE_RATE, start_s=None, stop_s=None, channel=None):
+    """Reads an audio file, or a part of it, as mono at `sample_rate`.
 
     Channels are averaged; another rate is brought to `sample_rate` by a polyphase filter.
 
     Args:
       filename: any format of libsndfile: WAV, FLAC, Ogg, MP3, SPHERE, ...
       sample_rate: Hz.
+      start_s, stop_s: the part to read, in seconds; None is the file's begin or end, and what
+        lies beyond the end is left out.
+      channel: the one to read, from 0; None is the mean of all.
     Returns:
       float64 [n_samples], in the range of 16-bit integers.
     Raises:
@@ -47,14 +50,29 @@ def read_audio(filename, sample_rate=SAMPLE_RATE):
     """
     with _open(filename) as file:
         info = _checked_info(file)
-        samples = _read_blocks(file, info.channels)
+        first, count = segment(info, start_s, stop_s)
+        samples = _read_blocks(file, first, count if stop_s is not None else None)
+    samples = samples.mean(axis=1) if channel is None else samples[:, _checked(channel, info)]
     if not np.isfinite(samples).all():
         raise AudioError('samples that are not finite numbers')
-    samples = samples.mean(axis=1) * INT16_SCALE
+    samples = samples * INT16_SCALE
     if info.rate != sample_rate and len(samples):
         divisor = math.gcd(info.rate, sample_rate)
         samples = scipy.signal.resample_poly(samples, sample_rate // divisor, info.rate // divisor)
     return samples
+
+
+def segment(info, start_s=None, stop_s=None):
+    """Where a part of a file lies, in samples of the file: (first, count)."""
+    first = min(info.frames, round((start_s or 0) * info.rate))
+    stop = info.frames if stop_s is None else min(info.frames, round(stop_s * info.rate))
+    return first, max(0, stop - first)
+
+
+def _checked(channel, info):
+    if channel >= info.channels:
+        raise AudioError('no channel %d among %d' % (channel, info.channels))
+    return channel
 
 
 def _open(filename):
@@ -74,21 +92,27 @@ def _checked_info(file):
     return AudioInfo(file.samplerate, file.channels, file.frames)
 
 
-def _read_blocks(file, channels):
-    """All samples of an open file, float64 [n_samples, channels] from -1 to 1."""
-    blocks, size = [], max(1, min(file.frames, BLOCK_SAMPLES // channels))
+def _read_blocks(file, first, count):
+    """Samples of an open file from `first` on, float64 [n_samples, channels] from -1 to 1; as
+    many as there are where count is None."""
+    left = math.inf if count is None else count
+    size = max(1, min(file.frames if count is None else count, BLOCK_SAMPLES // file.channels))
+    blocks = []
     try:
+        if first:
+            file.seek(first)
         while True:
-            blocks.append(file.read(size, dtype='float64', always_2d=True))
-            if len(blocks[-1]) < size:
+            blocks.append(file.read(min(size, left), dtype='float64', always_2d=True))
+            left -= len(blocks[-1])
+            if len(blocks[-1]) < size or left <= 0:
                 return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
     except soundfile.LibsndfileError as error:
         raise AudioError('damaged audio: %s' % error.error_string.strip('. \n')) from None
 
 
-def resampled_length(info, sample_rate):
-    """Samples that a file has once it is at `sample_rate`, from its header."""
-    return -(-info.frames * sample_rate // info.rate)
+def resampled_length(n_samples, rate, sample_rate):
+    """Samples that there are at `sample_rate` of so many at `rate`."""
+    return -(-n_samples * sample_rate // rate)
 
 
 def frame_count(n_samples, sample_rate=SAMPLE_RATE):

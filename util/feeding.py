@@ -29,12 +29,18 @@ Batch = collections.namedtuple('Batch', 'features seq_len labels label_len')
 
 # An utterance as an importer lists it: the audio file's path, the name it has in messages (the
 # manifest's spelling), the transcript as it was found, and why it can't be used where the
-# importer knows that already.
-Utterance = collections.namedtuple('Utterance', 'wav_filename name transcript problem',
-                                   defaults=[None])
+# importer knows that already. It may be a part of the file: from start_s to stop_s seconds, and
+# one channel of it (from 0).
+Utterance = collections.namedtuple(
+    'Utterance', 'wav_filename name transcript problem start_s stop_s channel',
+    defaults=[None, None, None, None])
 
-# An utterance that can be used: its cleaned transcript, labels, time steps and seconds.
-Example = collections.namedtuple('Example', 'wav_filename name transcript labels n_steps seconds')
+# The utterances of a corpus, as its importer lists them: three lists of Utterance
+Listing = collections.namedtuple('Listing', 'train dev test')
+
+# An utterance that can be used: as it was listed, its cleaned transcript, labels, time steps and
+# seconds
+Example = collections.namedtuple('Example', 'utterance transcript labels n_steps seconds')
 
 # One step of an epoch, ready in the queue: the examples that it takes, those that turned out
 # unreadable left out.
@@ -88,7 +94,8 @@ def _check(utterance, config, alphabet):
             text.describe_char(char) for char in unknown)
     try:
         info = audio.audio_info(utterance.wav_filename)
-        n_samples = audio.resampled_length(info, config.sample_rate)
+        _, count = audio.segment(info, utterance.start_s, utterance.stop_s)
+        n_samples = audio.resampled_length(count, info.rate, config.sample_rate)
         audio.check_length(n_samples, config.sample_rate)
     except audio.AudioError as error:
         return None, None, str(error)
@@ -97,8 +104,7 @@ def _check(utterance, config, alphabet):
     if steps < text.required_steps(labels):
         return None, None, ('too short for its transcript: %d time steps, CTC needs %d for %d '
                             'labels' % (steps, text.required_steps(labels), len(labels)))
-    return Example(utterance.wav_filename, utterance.name, transcript, labels, steps,
-                   info.frames / info.rate), info, None
+    return Example(utterance, transcript, labels, steps, count / info.rate), info, None
 
 
 def _report(excluded, n_utterances, sources, sample_rate):
@@ -217,9 +223,12 @@ class DataSet:
         """Features of an utterance: float32 [n_context + n_steps + n_context, n_input], or None
         where it turns out unreadable; that is said once."""
         example, config = self.examples[index], self._config
+        utterance = example.utterance
         try:
-            frames = audio.mfcc(audio.read_audio(example.wav_filename, config.sample_rate),
-                                config.sample_rate, config.n_input, config.feature_stride)
+            samples = audio.read_audio(utterance.wav_filename, config.sample_rate,
+                                       utterance.start_s, utterance.stop_s, utterance.channel)
+            frames = audio.mfcc(samples, config.sample_rate, config.n_input,
+                                config.feature_stride)
         except audio.AudioError as error:
             return self._exclude(index, str(error))
         if len(frames) < text.required_steps(example.labels):
@@ -230,7 +239,7 @@ class DataSet:
     def _exclude(self, index, reason):
         if index not in self._unreadable:
             self._unreadable.add(index)
-            log.warning('excluded %s: %s', self.examples[index].name, reason)
+            log.warning('excluded %s: %s', self.examples[index].utterance.name, reason)
             log.warning('%d of %d %s utterances excluded while reading', len(self._unreadable),
                         len(self.examples), self.name)
 

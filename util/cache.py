@@ -1,0 +1,210 @@
+"""What need not be found out twice: headers of audio files, and features.
+
+Both caches are SQLite tables beside each other in `ds_cache_dir`; the features themselves lie in
+one file a corpus and setting, which is mapped into memory. An entry counts only while the audio
+file has the size and the time of change that it had; whatever is damaged is computed anew. A
+cache is never needed: where it can't be written, that is said once and work goes on without.
+"""
+import collections
+import contextlib
+import hashlib
+import logging
+import mmap
+import os
+import sqlite3
+import threading
+import zlib
+
+import numpy as np
+
+from util import audio
+
+log = logging.getLogger(__name__)
+
+LOCK_TIMEOUT_S = 60  # other runs may write to the same cache
+ROWS_AT_ONCE = 5000  # headers written in one transaction
+
+
+def fingerprint(path):
+    """(bytes, time of change in ns) of a file; OSError where there is none."""
+    status = os.stat(path)
+    return status.st_size, status.st_mtime_ns
+
+
+@contextlib.contextmanager
+def _tolerant(cache):
+    """Turns a cache off where its files fail, instead of ending the run."""
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        if not cache.broken:
+            log.warning('going on without the cache %s: %s', cache.path, error)
+        cache.broken = True
+
+
+def _connect(path, schema):
+    """A connection to the database at path, made with the schema; a damaged one is replaced."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    for attempt in (1, 2):
+        connection = sqlite3.connect(path, timeout=LOCK_TIMEOUT_S, check_same_thread=False,
+                                     isolation_level=None)
+        try:
+            connection.execute('PRAGMA synchronous=NORMAL')
+            connection.execute(schema)
+            return connection
+        except sqlite3.DatabaseError:
+            connection.close()
+            if attempt == 2:
+                raise
+            os.remove(path)
+
+
+class HeaderCache:
+    """What the headers of audio files say, so that only new files are opened at start-up."""
+
+    def __init__(self, directory):
+        self.path = os.path.join(directory, 'headers.sqlite')
+        self.broken = False
+        self._known, self._new = {}, {}
+        with _tolerant(self):
+            self._database = _connect(self.path, 'CREATE TABLE IF NOT EXISTS headers (path TEXT '
+                                      'PRIMARY KEY, bytes INT, mtime INT, rate INT, channels INT, '
+                                      'frames INT)')
+
+    def load(self, paths):
+        """Reads what is known of these files, all at once."""
+        if self.broken:
+            return
+        with _tolerant(self):
+            wanted = {os.path.abspath(path) for path in paths}
+            for path, *row in self._database.execute('SELECT * FROM headers'):
+                if path in wanted:
+                    self._known[path] = row
+
+    def info(self, path):
+        """AudioInfo of a file.
+
+        Raises:
+          AudioError: as `audio.audio_info`; failures aren't kept.
+        """
+        key = os.path.abspath(path)
+        try:
+            state = fingerprint(path)
+        except OSError:
+            return audio.audio_info(path)  # says what is wrong
+        row = self._known.get(key)
+        if row is None or tuple(row[:2]) != state:
+            info = audio.audio_info(path)
+            self._known[key] = self._new[key] = row = (*state, *info)
+        return audio.AudioInfo(*row[2:])
+
+    def close(self):
+        """Writes what was new."""
+        if not self.broken:
+            with _tolerant(self):
+                rows = [(path, *row) for path, row in self._new.items()]
+                for start in range(0, len(rows), ROWS_AT_ONCE):
+                    with self._transaction():
+                        self._database.executemany(
+                            'INSERT OR REPLACE INTO headers VALUES (?, ?, ?, ?, ?, ?)',
+                            rows[start:start + ROWS_AT_ONCE])
+                self._database.close()
+        self._known, self._new = {}, {}
+
+    @contextlib.contextmanager
+    def _transaction(self):
+        self._database.execute('BEGIN IMMEDIATE')
+        try:
+            yield
+        finally:
+            self._database.execute('COMMIT')
+
+
+# Where a matrix of features lies: bytes from the start of the file, rows, CRC of the bytes
+_Place = collections.namedtuple('_Place', 'bytes mtime offset rows crc')
+
+
+class FeatureCache:
+    """MFCC of utterances on disk: float32 [n_steps, n_input] each, appended to one file.
+
+    Args:
+      directory: `ds_cache_dir`.
+      name: of the corpus.
+      settings: whatever the features depend on; another value is another file.
+      columns: n_input.
+      limit_bytes: the file doesn't grow beyond.
+    """
+
+    def __init__(self, directory, name, settings, columns, limit_bytes):
+        digest = hashlib.sha256(repr(settings).encode()).hexdigest()[:16]
+        self.path = os.path.join(directory, 'features-%s-%s' % (name.replace(',', '+'), digest))
+        self.broken = False
+        self._columns, self._limit, self._full = columns, limit_bytes, False
+        self._lock, self._map, self._places = threading.Lock(), b'', {}
+        with _tolerant(self):
+            self._database = _connect(self.path + '.sqlite', 'CREATE TABLE IF NOT EXISTS places '
+                                      '(utterance TEXT PRIMARY KEY, bytes INT, mtime INT, '
+                                      'offset INT, rows INT, crc INT)')
+            self._file = open(self.path + '.bin', 'a+b')
+            for key, *place in self._database.execute('SELECT * FROM places'):
+                self._places[key] = _Place(*place)
+
+    @staticmethod
+    def key(utterance):
+        """What an utterance is found by: its file and the part of it."""
+        return '|'.join([os.path.abspath(utterance.wav_filename), *(
+            '' if part is None else str(part)
+            for part in (utterance.start_s, utterance.stop_s, utterance.channel))])
+
+    def get(self, utterance):
+        """Features of an utterance, or None where they are not there, stale or damaged."""
+        place = self._places.get(self.key(utterance))
+        if self.broken or place is None:
+            return None
+        with _tolerant(self):
+            if fingerprint(utterance.wav_filename) != place[:2]:
+                return None
+            data = self._bytes(place.offset, 4 * place.rows * self._columns)
+            if zlib.crc32(data) == place.crc:
+                return np.frombuffer(data, np.float32).reshape(place.rows, self._columns)
+        return None
+
+    def _bytes(self, offset, count):
+        """Bytes of the file; fewer where it is shorter than the table says."""
+        if offset + count > len(self._map):
+            with self._lock:
+                size = os.fstat(self._file.fileno()).st_size
+                if size > len(self._map):
+                    self._map = mmap.mmap(self._file.fileno(), size, access=mmap.ACCESS_READ)
+        return memoryview(self._map)[offset:offset + count]
+
+    def put(self, utterance, features):
+        """Keeps features, float32 [n_steps, n_input], if there is room."""
+        if self.broken or self._full:
+            return
+        data = np.ascontiguousarray(features, np.float32).tobytes()
+        with _tolerant(self), self._lock:
+            state = fingerprint(utterance.wav_filename)
+            self._database.execute('BEGIN IMMEDIATE')  # keeps other runs from appending as well
+            try:
+                offset = self._file.seek(0, os.SEEK_END)
+                if offset + len(data) > self._limit:
+                    self._full = True
+                    log.info('the feature cache %s.bin has reached its limit of %.1f GB; further '
+                             'features are computed each time', self.path, self._limit / 1e9)
+                    return
+                self._file.write(data)
+                self._file.flush()
+                place = _Place(*state, offset, len(features), zlib.crc32(data))
+                self._database.execute('INSERT OR REPLACE INTO places VALUES (?, ?, ?, ?, ?, ?)',
+                                       (self.key(utterance), *place))
+                self._places[self.key(utterance)] = place
+            finally:
+                self._database.execute('COMMIT')
+
+    def close(self):
+        """Closes the files."""
+        if not self.broken:
+            with _tolerant(self), self._lock:
+                self._database.close()
+                self._file.close()
