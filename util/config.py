@@ -74,6 +74,11 @@ class Config:
     train_files: str = _setting('', 'manifests for training, comma-separated (importer `csv`)')
     dev_files: str = _setting('', 'manifests for validation, comma-separated (importer `csv`)')
     test_files: str = _setting('', 'manifests for the test, comma-separated (importer `csv`)')
+    cache_dir: str = _setting(
+        None, 'folder of what need not be computed twice: headers, features, converted audio',
+        derived='`deepspeech` in the XDG cache directory')
+    feature_cache: bool = _setting(True, 'keep MFCC on disk, so that they are computed once')
+    feature_cache_gb: float = _setting(100.0, 'limit of one feature cache file', 'GB', low=0.0)
     checkpoint_dir: str = _setting(
         None, 'folder of the checkpoints', derived='`deepspeech` in the XDG data directory')
     restore_checkpoint: bool = _setting(False, 'go on from the newest checkpoint')
@@ -81,6 +86,17 @@ class Config:
     remove_export: bool = _setting(False, 'remove older exported versions after an export')
     logs_dir: str = _setting('logs', 'folder of the run folders with logs')
     alphabet: str = _setting('', 'file with one label a line; empty: space, a to z, apostrophe')
+
+    # What goes into which set, of corpora that leave a choice
+    librivox_train: str = _setting('train-clean-100,train-clean-360,train-other-500',
+                                   'LibriSpeech subsets to train on, comma-separated')
+    librivox_dev: str = _setting('dev-clean', 'the same for validation')
+    librivox_test: str = _setting('test-clean', 'the same for the test')
+    fsdd_dev_speakers: str = _setting('', 'FSDD speakers for validation only, comma-separated; '
+                                      'empty: takes 5 to 9 of the others')
+    fsdd_test_speakers: str = _setting('', 'FSDD speakers for the test only, comma-separated; '
+                                       'empty: takes 0 to 4 of all, the official split')
+    timit_sa: bool = _setting(False, "use TIMIT's sa sentences, which all speakers read")
 
     # Training
     training_iters: int = _setting(15, 'epochs to train in all (also `ds_epochs`); 0: only test '
@@ -243,19 +259,21 @@ def _derive(values):
     derived = {
         'dataset_path': (os.path.relpath(_project_file('data', 'digits')) if importer == 'digits'
                          else os.path.join('.', 'data', importer)),
-        'checkpoint_dir': os.path.join(_xdg_data_home(), 'deepspeech'),
+        'checkpoint_dir': os.path.join(_xdg('xdg_data_home'), 'deepspeech'),
+        'cache_dir': os.path.join(_xdg('xdg_cache_home'), 'deepspeech'),
         'n_input': n_input, 'n_hidden': n_hidden, 'n_cell_dim': n_hidden}
     derived.update({'n_hidden_%d' % i: n_hidden for i in (1, 2, 5)})
-    derived.update({name + '_batch_size': values['batch_size'] for name in ('train', 'dev', 'test')})
+    derived.update({name + '_batch_size': values['batch_size']
+                    for name in ('train', 'dev', 'test')})
     derived.update({'dropout_rate%d' % i: values['dropout_rate'] for i in (2, 3, 5)})
     derived.update({'%s%d_stddev' % (kind, i): values['default_stddev']
                     for kind in 'bh' for i in (1, 2, 3, 5, 6)})
     return derived
 
 
-def _xdg_data_home():
+def _xdg(directory):
     from xdg import BaseDirectory  # here, as it reads the environment when it is imported
-    return BaseDirectory.xdg_data_home
+    return getattr(BaseDirectory, directory)
 
 
 def _read_file(path):

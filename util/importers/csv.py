@@ -15,13 +15,16 @@ COLUMNS = ('wav_filename', 'transcript')
 
 
 def read_data_sets(dataset_path, config, alphabet):
-    """DataSets of the manifests that the settings name.
+    """DataSets of the manifests that the settings name."""
+    return feeding.make_data_sets(config, alphabet, *list_utterances(dataset_path, config))
+
+
+def list_utterances(dataset_path, config):
+    """feeding.Listing of the manifests that the settings name.
 
     Args:
-      dataset_path: folder of the manifests; those not found there are sought from the working
-        folder.
+      dataset_path: folder of the manifests that are not found from the working folder.
       config: Config; its train_files, dev_files and test_files.
-      alphabet: text.Alphabet.
     Raises:
       DataError: a manifest that is missing or isn't one.
     """
@@ -30,7 +33,7 @@ def read_data_sets(dataset_path, config, alphabet):
         paths = [path.strip() for path in getattr(config, set_name + '_files').split(',')]
         sets[set_name] = [utterance for path in paths if path
                           for utterance in read_manifest(_find(path, dataset_path))]
-    return feeding.make_data_sets(config, alphabet, **sets)
+    return feeding.Listing(**sets)
 
 
 def _find(path, dataset_path):

@@ -12,6 +12,11 @@ from util.importers import csv
 
 def read_data_sets(dataset_path, config, alphabet):
     """DataSets of the corpus in `dataset_path`."""
-    return feeding.make_data_sets(config, alphabet, **{
-        name: csv.read_manifest(os.path.join(dataset_path, name + '.csv'))
-        for name in feeding.SET_NAMES})
+    return feeding.make_data_sets(config, alphabet, *list_utterances(dataset_path, config))
+
+
+def list_utterances(dataset_path, config):
+    """feeding.Listing of the corpus in `dataset_path`."""
+    del config
+    return feeding.Listing(*[csv.read_manifest(os.path.join(dataset_path, name + '.csv'))
+                             for name in feeding.SET_NAMES])

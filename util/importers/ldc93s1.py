@@ -16,20 +16,26 @@ TIMEOUT_S = 30
 
 
 def read_data_sets(dataset_path, config, alphabet):
-    """DataSets whose three sets are the same utterance.
+    """DataSets whose three sets are the same utterance."""
+    return feeding.make_data_sets(config, alphabet, *list_utterances(dataset_path, config))
+
+
+def list_utterances(dataset_path, config):
+    """feeding.Listing with the utterance in each set.
 
     The files in `dataset_path` are used; those that are missing are downloaded into it.
 
     Raises:
       DataError: a file that can't be had or isn't what its name says.
     """
+    del config
     wav, txt = (_have(os.path.join(dataset_path, NAME + ending)) for ending in ('.wav', '.txt'))
     try:
         audio.audio_info(wav)
     except audio.AudioError as error:
         raise feeding.DataError('%s: %s; remove it to download it anew' % (wav, error)) from None
     utterances = [feeding.Utterance(wav, wav, read_transcript(txt))]
-    return feeding.make_data_sets(config, alphabet, utterances, utterances, utterances)
+    return feeding.Listing(utterances, utterances, utterances)
 
 
 def read_transcript(path):
