@@ -15,6 +15,7 @@ import contextlib
 import dataclasses
 import datetime
 import importlib
+import itertools
 import logging
 import math
 import os
@@ -777,17 +778,28 @@ def _publish_export(unfinished, config):
 
 
 def read_data_sets(config, alphabet):
-    """DataSets of the importer that the settings name.
+    """DataSets of the importer that the settings name; of several, set by set one after the
+    other.
 
     Raises:
-      ConfigError: no such importer.
+      ConfigError: no such importer, or not a dataset path for each.
     """
+    names = [name.strip() for name in config.importer.split(',')]
+    paths = [path.strip() for path in config.dataset_path.split(',')]
     known = sorted(module.name for module in pkgutil.iter_modules(util.importers.__path__))
-    if config.importer not in known:
-        raise settings.ConfigError('ds_importer must be one of %s, got %r'
-                                   % (', '.join(known), config.importer))
-    importer = importlib.import_module('util.importers.' + config.importer)
-    return importer.read_data_sets(config.dataset_path, config, alphabet)
+    for name in names:
+        if name not in known:
+            raise settings.ConfigError('ds_importer must be one of %s, or several with commas '
+                                       'between, got %r' % (', '.join(known), name))
+    if len(paths) != len(names):
+        raise settings.ConfigError('ds_dataset_path must be as many folders as ds_importer has '
+                                   'importers (%d), got %r' % (len(names), config.dataset_path))
+    importers = [importlib.import_module('util.importers.' + name) for name in names]
+    if len(importers) == 1:
+        return importers[0].read_data_sets(paths[0], config, alphabet)
+    listings = [importer.list_utterances(path, config) for importer, path in zip(importers, paths)]
+    return feeding.make_data_sets(config, alphabet, *[list(itertools.chain(*part))
+                                                      for part in zip(*listings)])
 
 
 def _check_before_training(config, data_sets):

@@ -90,7 +90,7 @@ def run_deepspeech(folder, *arguments, script=None, **values):
                  test_files='test.csv', n_hidden=32, epochs=2, train_batch_size=2,
                  dev_batch_size=2, test_batch_size=2, display_step=1, validation_step=1,
                  checkpoint_step=1, report_count=100, random_seed=4567, checkpoint_dir='ckpt',
-                 logs_dir='logs')
+                 logs_dir='logs', cache_dir='cache')
     small.update(values)
     environment = {k: v for k, v in os.environ.items() if not k.startswith('ds_')}
     environment.update({'ds_' + k: str(v) for k, v in small.items() if v is not None})

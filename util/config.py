@@ -67,9 +67,10 @@ class Config:
     config: str = _setting(
         None, 'JSON file of settings; the environment overrides it; empty: no file',
         derived='the recipe `data/digits/config.json` for the importer `digits`, else none')
-    importer: str = _setting('digits', 'corpus: a module of `util/importers/`')
+    importer: str = _setting('digits', 'corpus: a module of `util/importers/`; several with '
+                             'commas between are joined')
     dataset_path: str = _setting(
-        None, 'folder of the corpus',
+        None, 'folder of the corpus; of several, as many with commas between',
         derived='`./data/<importer>`; for `digits` the one beside `DeepSpeech.py`')
     train_files: str = _setting('', 'manifests for training, comma-separated (importer `csv`)')
     dev_files: str = _setting('', 'manifests for validation, comma-separated (importer `csv`)')
@@ -253,12 +254,11 @@ def _project_file(*parts):
 
 def _derive(values):
     """The dynamic part: defaults that depend on other values or on the machine."""
-    importer = values['importer']
     n_input = values['n_input'] or (13 if values['sample_rate'] == 8000 else 26)
     n_hidden = values['n_hidden'] or n_input + 2 * n_input * values['n_context']
     derived = {
-        'dataset_path': (os.path.relpath(_project_file('data', 'digits')) if importer == 'digits'
-                         else os.path.join('.', 'data', importer)),
+        'dataset_path': ','.join(_default_dataset_path(name.strip())
+                                 for name in values['importer'].split(',')),
         'checkpoint_dir': os.path.join(_xdg('xdg_data_home'), 'deepspeech'),
         'cache_dir': os.path.join(_xdg('xdg_cache_home'), 'deepspeech'),
         'n_input': n_input, 'n_hidden': n_hidden, 'n_cell_dim': n_hidden}
@@ -269,6 +269,12 @@ def _derive(values):
     derived.update({'%s%d_stddev' % (kind, i): values['default_stddev']
                     for kind in 'bh' for i in (1, 2, 3, 5, 6)})
     return derived
+
+
+def _default_dataset_path(importer):
+    if importer == 'digits':
+        return os.path.relpath(_project_file('data', 'digits'))
+    return os.path.join('.', 'data', importer)
 
 
 def _xdg(directory):

@@ -14,12 +14,13 @@ import threading
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from util import audio, text
+from util import audio, cache, text
 
 log = logging.getLogger(__name__)
 
 SET_NAMES = ('train', 'dev', 'test')
 N_READERS = min(4, os.cpu_count() or 1)  # threads that compute features
+FEATURES_VERSION = 1  # goes up where util/audio.py computes other features: old caches are left
 NAMED_EXCLUSIONS = 100                   # said one by one; the rest is counted
 
 # What a batch holds, B utterances padded to the longest of them:
@@ -38,9 +39,8 @@ Utterance = collections.namedtuple(
 # The utterances of a corpus, as its importer lists them: three lists of Utterance
 Listing = collections.namedtuple('Listing', 'train dev test')
 
-# An utterance that can be used: as it was listed, its cleaned transcript, labels, time steps and
-# seconds
-Example = collections.namedtuple('Example', 'utterance transcript labels n_steps seconds')
+# An utterance that can be used: as it was listed, its cleaned transcript, time steps, seconds
+Example = collections.namedtuple('Example', 'utterance transcript n_steps seconds')
 
 # One step of an epoch, ready in the queue: the examples that it takes, those that turned out
 # unreadable left out.
@@ -63,48 +63,71 @@ def make_data_sets(config, alphabet, train, dev, test):
     Returns:
       DataSets.
     """
-    sets, checked, excluded, sources = [], {}, {}, collections.Counter()
-    for set_name, utterances in zip(SET_NAMES, (train, dev, test)):
+    listing = Listing(train, dev, test)
+    headers = cache.HeaderCache(config.cache_dir)
+    headers.load(utterance.wav_filename for part in listing for utterance in part)
+    features = _feature_cache(config)
+    sets, checked, sources = [], {}, collections.Counter()
+    for set_name, utterances in zip(SET_NAMES, listing):
         limit = getattr(config, 'limit_' + set_name)
         examples = []
         for utterance in utterances[:limit or None]:
             if utterance not in checked:
-                checked[utterance] = _check(utterance, config, alphabet)
-            example, info, reason = checked[utterance]
-            if reason:
-                excluded[utterance] = reason
-            else:
+                checked[utterance] = _check(utterance, headers, config, alphabet)
+            example, info = checked[utterance]
+            if info:
                 examples.append(example)
                 sources[info.rate, info.channels] += 1
-        sets.append(DataSet(set_name, examples, config))
-    _report(excluded, len(checked), sources, config.sample_rate)
+        sets.append(DataSet(set_name, examples, config, alphabet, features))
+    headers.close()
+    _report({utterance: reason for utterance, (reason, info) in checked.items() if not info},
+            len(checked), sources, config.sample_rate)
     return DataSets(*sets)
 
 
-def _check(utterance, config, alphabet):
-    """Whether an utterance can be used, from its header and transcript: (Example or None,
-    AudioInfo or None, reason or None)."""
+def _feature_cache(config):
+    """The cache that all three sets share; None where it is off."""
+    if not config.feature_cache:
+        return None
+    settings = (FEATURES_VERSION, config.sample_rate, config.n_input, config.feature_stride)
+    return cache.FeatureCache(config.cache_dir, config.importer, settings, config.n_input,
+                              config.feature_cache_gb * 1e9)
+
+
+def _check(utterance, headers, config, alphabet):
+    """Whether an utterance can be used, from its header and transcript.
+
+    Returns:
+      (Example, AudioInfo of its file), or (reason, None).
+    """
     if utterance.problem:
-        return None, None, utterance.problem
+        return utterance.problem, None
     transcript, unknown = text.clean_transcript(utterance.transcript, alphabet)
     if not transcript:
-        return None, None, 'empty transcript'
+        return 'empty transcript', None
     if unknown:
-        return None, None, 'characters outside the alphabet: %s' % ', '.join(
-            text.describe_char(char) for char in unknown)
+        return 'characters outside the alphabet: %s' % ', '.join(
+            text.describe_char(char) for char in unknown), None
     try:
-        info = audio.audio_info(utterance.wav_filename)
+        info = headers.info(utterance.wav_filename)
         _, count = audio.segment(info, utterance.start_s, utterance.stop_s)
         n_samples = audio.resampled_length(count, info.rate, config.sample_rate)
         audio.check_length(n_samples, config.sample_rate)
     except audio.AudioError as error:
-        return None, None, str(error)
-    labels = alphabet.encode(transcript)
+        return str(error), None
     steps = audio.n_steps(n_samples, config.sample_rate, config.feature_stride)
-    if steps < text.required_steps(labels):
-        return None, None, ('too short for its transcript: %d time steps, CTC needs %d for %d '
-                            'labels' % (steps, text.required_steps(labels), len(labels)))
-    return Example(utterance, transcript, labels, steps, count / info.rate), info, None
+    problem = _ctc_problem(steps, transcript)
+    if problem:
+        return problem, None
+    return Example(utterance, transcript, steps, count / info.rate), info
+
+
+def _ctc_problem(steps, transcript):
+    """Why so many time steps are too few for a transcript, or None."""
+    if steps >= 2 * len(transcript) or steps >= text.required_steps(transcript):
+        return None
+    return 'too short for its transcript: %d time steps, CTC needs %d for %d labels' % (
+        steps, text.required_steps(transcript), len(transcript))
 
 
 def _report(excluded, n_utterances, sources, sample_rate):
@@ -150,11 +173,13 @@ class DataSets:
 class DataSet:
     """Utterances of one set, their order in each epoch, and their queue in the graph."""
 
-    def __init__(self, name, examples, config):
+    def __init__(self, name, examples, config, alphabet=None, features=None):
         self.name = name
         self.examples = examples
+        self.features = features
         self.step_size = config.set_batch_size(name) * max(1, config.towers)
         self._config = config
+        self._alphabet = alphabet or text.Alphabet()
         self._unreadable = set()
         self._queue = None
 
@@ -179,11 +204,11 @@ class DataSet:
             self._queue = tf.PaddingFIFOQueue(
                 capacity=2 * self.step_size, dtypes=[tf.float32, tf.int32, tf.int32, tf.int32],
                 shapes=[[None, n_input], [], [None], []], name='utterances')
-            self._element = [tf.placeholder(tf.float32, [None, n_input], 'frames'),
-                             tf.placeholder(tf.int32, [], 'n_steps'),
-                             tf.placeholder(tf.int32, [None], 'labels'),
-                             tf.placeholder(tf.int32, [], 'n_labels')]
-            self._enqueue = self._queue.enqueue(self._element)
+            self._elements = [tf.placeholder(tf.float32, [None, None, n_input], 'frames'),
+                              tf.placeholder(tf.int32, [None], 'n_steps'),
+                              tf.placeholder(tf.int32, [None, None], 'labels'),
+                              tf.placeholder(tf.int32, [None], 'n_labels')]
+            self._enqueue = self._queue.enqueue_many(self._elements)
             self._close = self._queue.close(cancel_pending_enqueues=True)
         return self._queue
 
@@ -220,21 +245,21 @@ class DataSet:
         return Feeder(self, session, first_epoch, first_step, n_epochs)
 
     def read(self, index):
-        """Features of an utterance: float32 [n_context + n_steps + n_context, n_input], or None
-        where it turns out unreadable; that is said once."""
+        """What the queue takes of an utterance: (float32 [n_context + n_steps + n_context,
+        n_input], labels); None where it turns out unreadable, which is said once."""
         example, config = self.examples[index], self._config
-        utterance = example.utterance
-        try:
-            samples = audio.read_audio(utterance.wav_filename, config.sample_rate,
-                                       utterance.start_s, utterance.stop_s, utterance.channel)
-            frames = audio.mfcc(samples, config.sample_rate, config.n_input,
-                                config.feature_stride)
-        except audio.AudioError as error:
-            return self._exclude(index, str(error))
-        if len(frames) < text.required_steps(example.labels):
-            return self._exclude(index, 'shorter than its header says: %d time steps, CTC needs '
-                                 '%d' % (len(frames), text.required_steps(example.labels)))
-        return audio.whiten(frames, config.n_context)
+        frames = self.features and self.features.get(example.utterance)
+        if frames is None:
+            try:
+                frames = _compute_features(example.utterance, config)
+            except audio.AudioError as error:
+                return self._exclude(index, str(error))
+            if self.features:
+                self.features.put(example.utterance, frames)
+        problem = _ctc_problem(len(frames), example.transcript)
+        if problem:  # its header promised more
+            return self._exclude(index, problem)
+        return audio.whiten(frames, config.n_context), self._alphabet.encode(example.transcript)
 
     def _exclude(self, index, reason):
         if index not in self._unreadable:
@@ -243,10 +268,12 @@ class DataSet:
             log.warning('%d of %d %s utterances excluded while reading', len(self._unreadable),
                         len(self.examples), self.name)
 
-    def enqueue(self, session, frames, labels):
-        """Puts one utterance into the queue; waits while it is full."""
-        values = (frames, len(frames) - 2 * self._config.n_context, labels, len(labels))
-        session.run(self._enqueue, dict(zip(self._element, values)))
+    def enqueue(self, session, items):
+        """Puts utterances, as `read` gives them, into the queue; waits while it is full."""
+        frames, labels = zip(*items)
+        lengths = [len(each) - 2 * self._config.n_context for each in frames]
+        values = (_padded(frames), lengths, _padded(labels), [len(each) for each in labels])
+        session.run(self._enqueue, dict(zip(self._elements, values)))
 
     def close_queue(self, session):
         """Ends the queue, so that a feeder waiting for room in it ends too."""
@@ -308,14 +335,17 @@ class Feeder:
                 step = next(steps, 'end')
                 if step == 'end':
                     break
-                pending.append(step and (step[0], [(i, readers.submit(self._data_set.read, i))
-                                                   for i in step[1]]))
+                pending.append(step and (step[0], step[1], [
+                    readers.submit(self._read_all, part) for part in _parts(step[1])]))
             if not pending:
                 return
             self._announce(pending.popleft())
         for step in pending:
-            for _, future in step[1] if step else ():
+            for future in step[2] if step else ():
                 future.cancel()
+
+    def _read_all(self, indices):
+        return [self._data_set.read(index) for index in indices]
 
     def _steps(self):
         """(index, utterance indices) of each step, None at the end of each epoch."""
@@ -329,20 +359,41 @@ class Feeder:
         if step is None:
             self._ready.put(None)
             return
-        index, reads = step
-        examples = []
-        for i, future in reads:
-            frames = future.result()
-            if frames is None:
-                continue
-            try:
-                self._data_set.enqueue(self._session, frames, self._data_set.examples[i].labels)
-            except tf.errors.CancelledError:
-                if self._closed.is_set():
-                    return
-                raise
-            examples.append(self._data_set.examples[i])
-        self._ready.put(Step(index, examples))
+        index, utterances, futures = step
+        items = [item for future in futures for item in future.result()]
+        read = [i for i, item in zip(utterances, items) if item is not None]
+        try:
+            if read:
+                self._data_set.enqueue(self._session, [item for item in items if item is not None])
+        except tf.errors.CancelledError:
+            if self._closed.is_set():
+                return
+            raise
+        self._ready.put(Step(index, [self._data_set.examples[i] for i in read]))
+
+
+def _parts(indices):
+    """The indices of a step, cut for the reader threads: each in its own part, but few parts, as
+    handing a part over costs more than reading a short utterance from the cache."""
+    size = -(-len(indices) // N_READERS)
+    return [indices[start:start + size] for start in range(0, len(indices), size)]
+
+
+def _padded(arrays):
+    """Arrays of unequal length as one, [len(arrays), longest, ...], padded with zeros."""
+    padded = np.zeros((len(arrays), max(map(len, arrays)), *arrays[0].shape[1:]),
+                      arrays[0].dtype)
+    for row, array in zip(padded, arrays):
+        row[:len(array)] = array
+    return padded
+
+
+def _compute_features(utterance, config):
+    """MFCC of an utterance, float32 [n_steps, n_input]; AudioError where it can't be read."""
+    samples = audio.read_audio(utterance.wav_filename, config.sample_rate, utterance.start_s,
+                               utterance.stop_s, utterance.channel)
+    return audio.mfcc(samples, config.sample_rate, config.n_input,
+                      config.feature_stride).astype(np.float32)
 
 
 def cut_windows(batch, n_context):

@@ -1,5 +1,6 @@
 """Alphabet, transcripts to labels and back, error rates."""
 import collections
+import operator
 import unicodedata
 
 import jiwer
@@ -33,6 +34,7 @@ class Alphabet:
     def __init__(self, labels=DEFAULT_LABELS):
         self.labels = tuple(labels)
         self._label_of = {char: label for label, char in enumerate(self.labels)}
+        self.cleaned = _Cleaning(self)
 
     @property
     def blank(self):
@@ -99,14 +101,23 @@ def clean_transcript(text, alphabet):
     Returns:
       (cleaned text, characters of it that the alphabet doesn't hold, in order of occurrence).
     """
-    chars = []
-    for char in unicodedata.normalize('NFC', text):
-        chars.append(_clean_char(char, alphabet))
-    cleaned = ' '.join(''.join(chars).split())
+    cleaned = ' '.join(unicodedata.normalize('NFC', text).translate(alphabet.cleaned).split())
     if ' ' not in alphabet:
         cleaned = cleaned.replace(' ', '')
-    unknown = [char for char in dict.fromkeys(cleaned) if char not in alphabet]
-    return cleaned, unknown
+    unknown = set(cleaned).difference(alphabet.labels)
+    return cleaned, [char for char in dict.fromkeys(cleaned) if char in unknown]
+
+
+class _Cleaning(dict):
+    """A table for str.translate: {code point: cleaned text}, filled as characters come up."""
+
+    def __init__(self, alphabet):
+        super().__init__()
+        self._alphabet = alphabet
+
+    def __missing__(self, code_point):
+        self[code_point] = _clean_char(chr(code_point), self._alphabet)
+        return self[code_point]
 
 
 def _clean_char(char, alphabet):
@@ -139,9 +150,9 @@ def text_to_char_array(original, alphabet=None):
 
 
 def required_steps(labels):
-    """Time steps that CTC needs for labels: one each, and a blank between equal neighbours."""
-    labels = np.asarray(labels)
-    return len(labels) + int(np.count_nonzero(labels[1:] == labels[:-1]))
+    """Time steps that CTC needs for labels or a text: one each, and a blank between equal
+    neighbours."""
+    return len(labels) + int(sum(map(operator.eq, labels[1:], labels[:-1])))
 
 
 def ctc_label_dense_to_sparse(labels, label_lengths):
