@@ -67,10 +67,10 @@ def make_data_sets(config, alphabet, train, dev, test):
     headers = cache.HeaderCache(config.cache_dir)
     headers.load(utterance.wav_filename for part in listing for utterance in part)
     features = _feature_cache(config)
-    sets, checked, sources = [], {}, collections.Counter()
+    sets, checked = [], {}
     for set_name, utterances in zip(SET_NAMES, listing):
         limit = getattr(config, 'limit_' + set_name)
-        examples = []
+        examples, sources = [], collections.Counter()
         for utterance in utterances[:limit or None]:
             if utterance not in checked:
                 checked[utterance] = _check(utterance, headers, config, alphabet)
@@ -78,11 +78,12 @@ def make_data_sets(config, alphabet, train, dev, test):
             if info:
                 examples.append(example)
                 sources[info.rate, info.channels] += 1
-        sets.append(DataSet(set_name, examples, config, alphabet, features))
+        sets.append(DataSet(set_name, examples, config, alphabet, features, sources))
     headers.close()
-    _report({utterance: reason for utterance, (reason, info) in checked.items() if not info},
-            len(checked), sources, config.sample_rate)
-    return DataSets(*sets)
+    excluded = {utterance: reason for utterance, (reason, info) in checked.items() if not info}
+    _report(excluded, len(checked), sum((data_set.sources for data_set in sets),
+                                        collections.Counter()), config.sample_rate)
+    return DataSets(*sets, excluded)
 
 
 def _feature_cache(config):
@@ -149,10 +150,14 @@ def _report(excluded, n_utterances, sources, sample_rate):
 
 
 class DataSets:
-    """The three data sets of an importer, and the selector that takes a batch of one."""
+    """The three data sets of an importer, and the selector that takes a batch of one.
 
-    def __init__(self, train, dev, test):
+    `excluded` holds the utterances that can't be used: {Utterance: reason}.
+    """
+
+    def __init__(self, train, dev, test, excluded=None):
         self.train, self.dev, self.test = train, dev, test
+        self.excluded = excluded or {}
 
     def __iter__(self):
         return iter((self.train, self.dev, self.test))
@@ -173,10 +178,11 @@ class DataSets:
 class DataSet:
     """Utterances of one set, their order in each epoch, and their queue in the graph."""
 
-    def __init__(self, name, examples, config, alphabet=None, features=None):
+    def __init__(self, name, examples, config, alphabet=None, features=None, sources=None):
         self.name = name
         self.examples = examples
         self.features = features
+        self.sources = sources or collections.Counter()  # {(rate in Hz, channels): utterances}
         self.step_size = config.set_batch_size(name) * max(1, config.towers)
         self._config = config
         self._alphabet = alphabet or text.Alphabet()
