@@ -23,6 +23,12 @@ log = logging.getLogger(__name__)
 
 LOCK_TIMEOUT_S = 60  # other runs may write to the same cache
 ROWS_AT_ONCE = 5000  # headers written in one transaction
+WRITE_BYTES = 4 << 20  # features written in one transaction
+
+
+def absolute(path):
+    """The path from the root; os.path.abspath is three times slower."""
+    return path if path.startswith(os.sep) else os.path.join(os.getcwd(), path)
 
 
 def fingerprint(path):
@@ -59,6 +65,15 @@ def _connect(path, schema):
             os.remove(path)
 
 
+@contextlib.contextmanager
+def _transaction(database):
+    database.execute('BEGIN IMMEDIATE')
+    try:
+        yield
+    finally:
+        database.execute('COMMIT')
+
+
 class HeaderCache:
     """What the headers of audio files say, so that only new files are opened at start-up."""
 
@@ -76,7 +91,7 @@ class HeaderCache:
         if self.broken:
             return
         with _tolerant(self):
-            wanted = {os.path.abspath(path) for path in paths}
+            wanted = {absolute(path) for path in paths}
             for path, *row in self._database.execute('SELECT * FROM headers'):
                 if path in wanted:
                     self._known[path] = row
@@ -87,7 +102,7 @@ class HeaderCache:
         Raises:
           AudioError: as `audio.audio_info`; failures aren't kept.
         """
-        key = os.path.abspath(path)
+        key = absolute(path)
         try:
             state = fingerprint(path)
         except OSError:
@@ -104,20 +119,12 @@ class HeaderCache:
             with _tolerant(self):
                 rows = [(path, *row) for path, row in self._new.items()]
                 for start in range(0, len(rows), ROWS_AT_ONCE):
-                    with self._transaction():
+                    with _transaction(self._database):
                         self._database.executemany(
                             'INSERT OR REPLACE INTO headers VALUES (?, ?, ?, ?, ?, ?)',
                             rows[start:start + ROWS_AT_ONCE])
                 self._database.close()
         self._known, self._new = {}, {}
-
-    @contextlib.contextmanager
-    def _transaction(self):
-        self._database.execute('BEGIN IMMEDIATE')
-        try:
-            yield
-        finally:
-            self._database.execute('COMMIT')
 
 
 # Where a matrix of features lies: bytes from the start of the file, rows, CRC of the bytes
@@ -141,6 +148,7 @@ class FeatureCache:
         self.broken = False
         self._columns, self._limit, self._full = columns, limit_bytes, False
         self._lock, self._map, self._places = threading.Lock(), b'', {}
+        self._unwritten, self._unwritten_bytes = [], 0
         with _tolerant(self):
             self._database = _connect(self.path + '.sqlite', 'CREATE TABLE IF NOT EXISTS places '
                                       '(utterance TEXT PRIMARY KEY, bytes INT, mtime INT, '
@@ -152,7 +160,7 @@ class FeatureCache:
     @staticmethod
     def key(utterance):
         """What an utterance is found by: its file and the part of it."""
-        return '|'.join([os.path.abspath(utterance.wav_filename), *(
+        return '|'.join([absolute(utterance.wav_filename), *(
             '' if part is None else str(part)
             for part in (utterance.start_s, utterance.stop_s, utterance.channel))])
 
@@ -179,31 +187,46 @@ class FeatureCache:
         return memoryview(self._map)[offset:offset + count]
 
     def put(self, utterance, features):
-        """Keeps features, float32 [n_steps, n_input], if there is room."""
+        """Keeps features, float32 [n_steps, n_input], if there is room; they are written by and
+        by, the last of them by `flush`."""
         if self.broken or self._full:
             return
         data = np.ascontiguousarray(features, np.float32).tobytes()
         with _tolerant(self), self._lock:
-            state = fingerprint(utterance.wav_filename)
-            self._database.execute('BEGIN IMMEDIATE')  # keeps other runs from appending as well
-            try:
-                offset = self._file.seek(0, os.SEEK_END)
+            self._unwritten.append((self.key(utterance), fingerprint(utterance.wav_filename),
+                                    len(features), data))
+            self._unwritten_bytes += len(data)
+            if self._unwritten_bytes >= WRITE_BYTES:
+                self._write()
+
+    def flush(self):
+        """Writes what was put."""
+        if not self.broken:
+            with _tolerant(self), self._lock:
+                self._write()
+
+    def _write(self):
+        """Appends what is unwritten; the transaction keeps other runs from doing so meanwhile."""
+        entries, self._unwritten, self._unwritten_bytes = self._unwritten, [], 0
+        with _transaction(self._database):
+            offset = self._file.seek(0, os.SEEK_END)
+            for key, state, rows, data in entries:
                 if offset + len(data) > self._limit:
                     self._full = True
-                    log.info('the feature cache %s.bin has reached its limit of %.1f GB; further '
+                    log.info('the feature cache %s.bin has reached its limit of %g GB; further '
                              'features are computed each time', self.path, self._limit / 1e9)
-                    return
+                    break
                 self._file.write(data)
-                self._file.flush()
-                place = _Place(*state, offset, len(features), zlib.crc32(data))
+                place = _Place(*state, offset, rows, zlib.crc32(data))
                 self._database.execute('INSERT OR REPLACE INTO places VALUES (?, ?, ?, ?, ?, ?)',
-                                       (self.key(utterance), *place))
-                self._places[self.key(utterance)] = place
-            finally:
-                self._database.execute('COMMIT')
+                                       (key, *place))
+                self._places[key] = place
+                offset += len(data)
+            self._file.flush()
 
     def close(self):
-        """Closes the files."""
+        """Writes what was put and closes the files."""
+        self.flush()
         if not self.broken:
             with _tolerant(self), self._lock:
                 self._database.close()

@@ -363,6 +363,8 @@ class Feeder:
 
     def _announce(self, step):
         if step is None:
+            if self._data_set.features:
+                self._data_set.features.flush()
             self._ready.put(None)
             return
         index, utterances, futures = step

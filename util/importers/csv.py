@@ -4,14 +4,20 @@ A manifest is comma-separated, in UTF-8, with the columns wav_filename, wav_file
 needed) and transcript; audio paths are relative to the manifest:
     wav_filename,wav_filesize,transcript
     clips/0001.wav,64044,well then
+Or, where its name ends in .json or .jsonl, an object a line; with "offset" an utterance is the
+part of the file from there on, "duration" long, in seconds; else it is the whole file:
+    {"audio_filepath": "clips/0001.wav", "duration": 2.0, "text": "well then"}
 `ds_train_files`, `ds_dev_files` and `ds_test_files` name one or more each, comma-separated.
 """
 import csv
+import json
 import os
 
 from util import feeding
 
 COLUMNS = ('wav_filename', 'transcript')
+JSON_LINES = ('.json', '.jsonl')  # endings of names
+LONGEST_S = 1e6                   # seconds beyond that, 11 days, are a mistake
 
 
 def read_data_sets(dataset_path, config, alphabet):
@@ -49,6 +55,8 @@ def read_manifest(path):
     Raises:
       DataError: naming the file and what is wrong with it.
     """
+    if path.lower().endswith(JSON_LINES):
+        return _read_json_lines(path)
     try:
         with open(path, encoding='utf-8-sig', newline='') as file:
             reader = csv.DictReader(file, strict=True)
@@ -69,5 +77,69 @@ def _utterance(row, path):
     problem = None
     if None in row:  # the name that DictReader gives to fields beyond the header's
         problem = 'more fields than columns in %s; a transcript with a comma needs quotes' % path
+    elif not _is_path(name):
+        problem = 'wav_filename in %s is not the path of a file' % path
     return feeding.Utterance(os.path.join(os.path.dirname(path), name), name,
                              row['transcript'] or '', problem)
+
+
+def _read_json_lines(path):
+    try:
+        with open(path, encoding='utf-8-sig') as file:
+            lines = file.read().split('\n')
+    except OSError as error:
+        raise feeding.DataError('manifest %s cannot be read: %s' % (path, error.strerror)) from None
+    except UnicodeDecodeError as error:
+        raise feeding.DataError('manifest %s is not JSON lines in UTF-8: %s' % (path, error)
+                                ) from None
+    utterances = [_json_utterance(line, '%s line %d' % (path, number), path)
+                  for number, line in enumerate(lines, 1) if line.strip()]
+    if utterances and all(utterance.problem for utterance in utterances):
+        raise feeding.DataError('manifest %s holds no usable line; %s: %s' % (
+            path, utterances[0].name, utterances[0].problem))
+    return utterances
+
+
+def _json_utterance(line, place, path):
+    """The utterance of a line; one that can't be used bears its place in the manifest."""
+    try:
+        name, text, start_s, stop_s = _parse_object(line)
+    except ValueError as error:
+        return feeding.Utterance(path, place, '', str(error))
+    part = '' if start_s is None else '#%.2f-%s' % (
+        start_s, '' if stop_s is None else '%.2f' % stop_s)
+    return feeding.Utterance(os.path.join(os.path.dirname(path), name), name + part, text,
+                             start_s=start_s, stop_s=stop_s)
+
+
+def _parse_object(line):
+    """(audio path, transcript, start_s, stop_s) of a line; ValueError says what is wrong."""
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ValueError('not JSON: %s' % error) from None
+    if not isinstance(row, dict):
+        raise ValueError('expected a JSON object, got %.40r' % (row,))
+    name, text = row.get('audio_filepath'), row.get('text')
+    if not (isinstance(name, str) and name.strip() and _is_path(name)):
+        raise ValueError('audio_filepath must be the path of a file, got %.40r' % (name,))
+    if not isinstance(text, str):
+        raise ValueError('text must be the transcript of %s, got %.40r' % (name, text))
+    start_s, duration_s = (_seconds(row, field) for field in ('offset', 'duration'))
+    both = start_s is not None and duration_s is not None
+    return name.strip(), text, start_s, start_s + duration_s if both else None
+
+
+def _is_path(name):
+    """Whether a file can have this name: not with NUL or with halves of surrogate pairs."""
+    return '\0' not in name and not any('\ud800' <= char <= '\udfff' for char in name)
+
+
+def _seconds(row, field):
+    value = row.get(field)
+    if value is None:
+        return None
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not (is_number and 0 <= value < LONGEST_S):
+        raise ValueError('%s must be a number of seconds, got %.40r' % (field, value))
+    return value

@@ -1,0 +1,111 @@
+"""util.importers.speech_commands: words, the official lists, what is left out."""
+import collections
+import csv
+import os
+
+import pytest
+from conftest import PROJECT, load_config, speech, write_wav
+
+from util import download, feeding, text
+from util.importers import speech_commands
+
+SHARED = os.path.join(PROJECT, '..', 'shared', 'data')
+NAMES = ['bed/0c40e715_nohash_0.wav', 'bed/0c40e715_nohash_1.wav', 'bed/3bb68054_nohash_0.wav',
+         'cat/00b01445_nohash_0.wav', 'cat/0c40e715_nohash_0.wav']
+
+
+@pytest.fixture
+def fetched(monkeypatch):
+    """What the importer asks download.fetch_corpus for; a marker that is missing is an error."""
+    asked = []
+
+    def fetch_corpus(folder, marker, archives):
+        asked.append((str(folder), marker, archives))
+        if not os.path.exists(os.path.join(folder, marker)):
+            raise feeding.DataError('no network')
+
+    monkeypatch.setattr(download, 'fetch_corpus', fetch_corpus)
+    return asked
+
+
+@pytest.fixture
+def tree(tmp_path, fetched):
+    """Five utterances of two words, one of them in each list; and background noise."""
+    for name in NAMES + ['_background_noise_/doing_the_dishes.wav', '.cache/bed/x_nohash_0.wav']:
+        write_wav(tmp_path / name, speech(1.0, 1))
+    (tmp_path / 'bed' / '._3bb68054_nohash_0.wav').write_bytes(b'\0\5\26\7')
+    (tmp_path / 'README.md').write_text('Speech Commands')
+    (tmp_path / 'validation_list.txt').write_text('cat/00b01445_nohash_0.wav\n')
+    (tmp_path / 'testing_list.txt').write_text(
+        'cat/0c40e715_nohash_0.wav\r\nbed/0c40e715_nohash_1.wav\r\n')
+    return tmp_path
+
+
+def listed(path):
+    return speech_commands.list_utterances(str(path), load_config(importer='speech_commands'))
+
+
+def test_official_split_and_transcripts(tree):
+    train, dev, test = listed(tree)
+    assert [(u.name, u.transcript) for u in train] == [(NAMES[0], 'bed'), (NAMES[2], 'bed')]
+    assert [(u.name, u.transcript) for u in dev] == [(NAMES[3], 'cat')]
+    assert [(u.name, u.transcript) for u in test] == [(NAMES[4], 'cat'), (NAMES[1], 'bed')]
+    for utterance in train + dev + test:
+        assert utterance.problem is None
+        assert os.path.samefile(utterance.wav_filename, tree / utterance.name)
+
+
+def test_a_listed_file_that_is_missing_is_named(tree):
+    os.remove(tree / NAMES[1])
+    test = listed(tree).test
+    assert [(u.name, u.problem) for u in test] == [
+        (NAMES[4], None), (NAMES[1], 'no such file, but a line for it in testing_list.txt')]
+
+
+@pytest.mark.parametrize('name', ['validation_list.txt', 'testing_list.txt'])
+def test_without_a_list_it_stops_and_fetches_nothing(tree, fetched, name):
+    os.remove(tree / name)
+    with pytest.raises(feeding.DataError, match='has no validation_list.txt or no testing_list'):
+        listed(tree)
+    assert not fetched
+
+
+@pytest.mark.parametrize('name', ['', 'new'])
+def test_an_empty_or_missing_folder_is_fetched(tmp_path, fetched, name):
+    with pytest.raises(feeding.DataError, match='no network'):
+        listed(tmp_path / name)
+    (folder, marker, (archive,)), = fetched
+    assert (folder, marker) == (str(tmp_path / name), 'testing_list.txt')
+    assert archive.url.endswith('/speech_commands_v0.02.tar.gz')
+
+
+def test_what_was_fetched_is_listed(tmp_path, monkeypatch):
+    def fetch_corpus(folder, marker, archives):
+        write_wav(os.path.join(folder, NAMES[0]), speech(1.0, 1))
+        for name in ('validation_list.txt', 'testing_list.txt'):
+            open(os.path.join(folder, name), 'w').close()
+
+    monkeypatch.setattr(download, 'fetch_corpus', fetch_corpus)
+    train, dev, test = listed(tmp_path / 'new')
+    assert [u.name for u in train] == [NAMES[0]] and dev == test == []
+
+
+def test_real_speech_agrees_with_its_index(tmp_path, fetched):
+    path = os.path.join(SHARED, 'index.tsv')
+    if not os.path.exists(path):
+        pytest.skip('no shared speech data')
+    name = 'speech_commands_v0.01_sample'
+    with open(path, encoding='utf-8') as file:
+        rows = {row['file']: row for row in csv.DictReader(
+            file, delimiter='\t', quoting=csv.QUOTE_NONE) if row['set'] == name}
+    config = load_config(importer='speech_commands', cache_dir=tmp_path / 'cache')
+    sets = speech_commands.read_data_sets(os.path.join(SHARED, name), config, text.Alphabet())
+    assert [len(data_set) for data_set in sets] == [120, 35, 45] and len(rows) == 200
+    speakers = collections.defaultdict(set)
+    for data_set in sets:
+        for example in data_set.examples:
+            row = rows.pop('%s/%s' % (name, example.utterance.name))
+            speakers[row['speaker']].add(data_set.name)
+            assert example.transcript == row['text']
+            assert example.seconds == pytest.approx(float(row['seconds']), abs=0.01)
+    assert not rows and all(len(names) == 1 for names in speakers.values())

@@ -1,0 +1,139 @@
+"""Common Voice: sentences read by volunteers, many languages, MP3 of 32 or 48 kHz.
+
+Layout of the releases since 2019: LANGUAGE/clips/*.mp3 and LANGUAGE/train.tsv, dev.tsv, test.tsv;
+tab-separated, no quoting, the columns in any order (there are more):
+    client_id<tab>path<tab>sentence
+    0013a7...<tab>common_voice_en_18.mp3<tab>He said "no", I think.
+With validated.tsv alone, of every 10 rows the last is for the test, of every 10 others the last
+for validation. Layout of the first one: cv-valid-train.csv, cv-valid-dev.csv, cv-valid-test.csv;
+comma-separated, with quoting, paths relative to the file:
+    filename,text,up_votes
+    cv-valid-train/sample-000000.mp3,"learn, and teach",1
+Licence: CC0. Size: up to 90 GB a language. Address: commonvoice.mozilla.org; never fetched, as
+one has to fill in a form there.
+"""
+import collections
+import csv
+import os
+
+from util import corpus, feeding
+
+TABLES = ['train.tsv', 'dev.tsv', 'test.tsv']
+VALIDATED = 'validated.tsv'
+OLD_TABLES = ['cv-valid-train.csv', 'cv-valid-dev.csv', 'cv-valid-test.csv']
+CLIPS = 'clips'
+DEV_EVERY = TEST_EVERY = 10
+HOW_TO_GET = 'get a language from commonvoice.mozilla.org (there is a form to accept), unpack it'
+
+# A table that was read: names of its columns, its rows (lists of text), and which columns hold
+# the clip's path and its sentence
+Table = collections.namedtuple('Table', 'columns rows path sentence')
+
+
+def read_data_sets(dataset_path, config, alphabet):
+    """DataSets of the language in `dataset_path`."""
+    return feeding.make_data_sets(config, alphabet, *list_utterances(dataset_path, config))
+
+
+def list_utterances(dataset_path, config):
+    """feeding.Listing of one language.
+
+    Args:
+      dataset_path: the language's folder, or one that holds no other language.
+      config: Config, not needed.
+    Raises:
+      DataError: no language or several of them, a table that is missing or isn't one.
+    """
+    del config
+    folder = _find_language(corpus.require_folder(dataset_path, 'Common Voice', HOW_TO_GET))
+    cut = len(os.path.join(dataset_path, ''))
+    found = set(os.listdir(folder))
+    for tables in (TABLES, OLD_TABLES):
+        if found.intersection(tables):
+            return feeding.Listing(*[_list_table(os.path.join(folder, table), cut)
+                                     for table in tables])
+    listing = corpus.split_by_position(_list_table(os.path.join(folder, VALIDATED), cut),
+                                       DEV_EVERY, TEST_EVERY)
+    return listing._replace(train=listing.train + _list_unknown_clips(folder, cut))
+
+
+def _find_language(dataset_path):
+    """The only folder with tables among `dataset_path` and two levels below it."""
+    level = [dataset_path]
+    for _ in range(3):
+        languages = [folder for folder in level
+                     if set(os.listdir(folder)).intersection([*TABLES, *OLD_TABLES, VALIDATED])]
+        if len(languages) == 1:
+            return languages[0]
+        if languages:
+            raise feeding.DataError('%s holds several languages of Common Voice, ds_dataset_path '
+                                    'must be one of them: %s' % (dataset_path,
+                                                                 ', '.join(languages)))
+        level = [entry.path for folder in level
+                 for entry in sorted(os.scandir(folder), key=lambda entry: entry.name)
+                 if entry.is_dir() and not entry.name.startswith(corpus.HIDDEN)]
+    raise feeding.DataError('%s holds no train.tsv, validated.tsv or cv-valid-train.csv of Common '
+                            'Voice; %s' % (dataset_path, HOW_TO_GET))
+
+
+def _read_table(path):
+    """Table of a TSV file, in which quotes are but characters, or of a CSV file."""
+    lines, needed = corpus.read_lines(path), ('path', 'sentence')
+    if path.endswith('.tsv'):
+        rows = [line.split('\t') for line in lines]
+    else:
+        rows, needed = _read_csv(path, lines), ('filename', 'text')
+    columns = rows[0] if rows else []
+    if not set(needed).issubset(columns):
+        raise feeding.DataError('%s: its first line must name the columns %s and %s, got %s' % (
+            path, *needed, columns))
+    return Table(columns, rows[1:], *[columns.index(column) for column in needed])
+
+
+def _read_csv(path, lines):
+    try:
+        return list(csv.reader(lines, strict=True))
+    except csv.Error as error:
+        raise feeding.DataError('%s is not CSV: %s' % (path, error)) from None
+
+
+def _list_table(path, cut):
+    """Utterances of one table, in its order; their names are the audio's paths from `cut` on."""
+    table, utterances, folder = _read_table(path), [], _audio_folder(path)
+    for number, row in enumerate(table.rows, 1):
+        clip = row[table.path].strip() if len(row) > table.path else ''
+        problem = None if clip else 'row %d names no clip' % number
+        if len(row) != len(table.columns):
+            problem = 'row %d of %s: expected %d columns, got %d' % (
+                number, path[cut:], len(table.columns), len(row))
+        wav_filename = os.path.join(folder, _with_ending(clip)) if clip else path
+        utterances.append(feeding.Utterance(wav_filename, wav_filename[cut:],
+                                            None if problem else row[table.sentence], problem))
+    return utterances
+
+
+def _audio_folder(path):
+    """The folder to which the paths in a table refer."""
+    folder, table = os.path.split(path)
+    if table.endswith('.tsv'):
+        return os.path.join(folder, CLIPS)
+    # Kaggle's edition of the first release puts each folder into one of the same name
+    name = os.path.splitext(table)[0]
+    return os.path.join(folder, name if os.path.isdir(os.path.join(folder, name, name)) else '')
+
+
+def _with_ending(clip):
+    """A clip's file name; the tables of some releases leave its ending out."""
+    return clip if os.path.splitext(clip)[1] else clip + '.mp3'
+
+
+def _list_unknown_clips(folder, cut):
+    """Clips that no table of the language names, as utterances that can't be used."""
+    known = set()
+    for name in (VALIDATED, 'invalidated.tsv', 'other.tsv'):
+        path = os.path.join(folder, name)
+        if os.path.exists(path):
+            known.update(utterance.wav_filename for utterance in _list_table(path, cut))
+    return [feeding.Utterance(path, path[cut:], None, 'no row for it in ' + VALIDATED)
+            for path in corpus.find_files(os.path.join(folder, CLIPS), '.mp3')
+            if path not in known]

@@ -1,0 +1,121 @@
+"""LibriSpeech: 1,000 hours of LibriVox audio books, read English, 16 kHz FLAC.
+
+Layout: LibriSpeech/SUBSET/SPEAKER/CHAPTER/SPEAKER-CHAPTER-NNNN.flac, and in each chapter's folder
+SPEAKER-CHAPTER.trans.txt with a line an utterance:
+    84-121123-0000 GO DO YOU HEAR
+`ds_librivox_train`, `ds_librivox_dev` and `ds_librivox_test` name the subsets; those that are
+asked for and not there are fetched. Two small ones come from Mini LibriSpeech.
+Licence: CC BY 4.0. Size: 60 GB, 280,000 utterances. Address: openslr.org/12, openslr.org/31
+"""
+import os
+
+from util import corpus, download, feeding
+
+HOME = 'LibriSpeech'  # the folder in each archive
+RESOURCES = 'https://www.openslr.org/resources/'
+# Bytes and MD5 as openslr.org states them
+ARCHIVES = {
+    'train-clean-100': (12, 6387309499, '2a93770f6d5c6c964bc36631d331a522'),
+    'train-clean-360': (12, 23049477885, 'c0e676e450a7ff2f54aeade5171606fa'),
+    'train-other-500': (12, 30593501606, 'd1a0fd59409feb2c614ce4d30c387708'),
+    'dev-clean': (12, 337926286, '42e2234ba48799c1f50f24a7926300a1'),
+    'dev-other': (12, 314305928, 'c8d0bcc9cca99d4f8b62fcc847357931'),
+    'test-clean': (12, 346663984, '32fa31d27d2e1cad72775fee3f4849a9'),
+    'test-other': (12, 328757843, 'fb5a50374b501bb3bac4815ee91d3135'),
+    'train-clean-5': (31, 332954390, '5df7d4e78065366204ca6845bb08f490'),
+    'dev-clean-2': (31, 126046265, '6d7ab67ac6a1d2c993d050e16d61080d'),
+}
+AUDIO, TRANSCRIPTS = '.flac', '.trans.txt'
+
+
+def read_data_sets(dataset_path, config, alphabet):
+    """DataSets of the subsets that the settings name."""
+    return feeding.make_data_sets(config, alphabet, *list_utterances(dataset_path, config))
+
+
+def list_utterances(dataset_path, config):
+    """feeding.Listing of the subsets that the settings name.
+
+    Args:
+      dataset_path: the folder LibriSpeech or the one that holds it.
+      config: Config; its librivox_train, librivox_dev and librivox_test.
+    Raises:
+      DataError: an unknown subset, or one that can't be had.
+    """
+    names = [_subset_names(config, set_name) for set_name in feeding.SET_NAMES]
+    listed = {subset: _list_subset(_have(dataset_path, subset), dataset_path)
+              for subset in dict.fromkeys(sum(names, []))}
+    return feeding.Listing(*[[utterance for subset in subsets for utterance in listed[subset]]
+                             for subsets in names])
+
+
+def _subset_names(config, set_name):
+    setting = getattr(config, 'librivox_' + set_name)
+    subsets = list(dict.fromkeys(name.strip() for name in setting.split(',') if name.strip()))
+    for subset in subsets:
+        if subset not in ARCHIVES:
+            raise feeding.DataError('ds_librivox_%s must name subsets of LibriSpeech (%s), got %r'
+                                    % (set_name, ', '.join(ARCHIVES), subset))
+    return subsets
+
+
+def _have(dataset_path, subset):
+    """Folder of a subset, after a download where it isn't there yet."""
+    above, below = dataset_path, os.path.join(HOME, subset)
+    if not os.path.isdir(os.path.join(dataset_path, HOME)):
+        if os.path.basename(os.path.abspath(dataset_path)) == HOME:
+            above = os.path.dirname(os.path.abspath(dataset_path))
+        elif os.path.isdir(os.path.join(dataset_path, subset)):
+            below = subset
+    resource, size_bytes, md5 = ARCHIVES[subset]
+    url = '%s%d/%s.tar.gz' % (RESOURCES, resource, subset)
+    try:
+        download.fetch_corpus(above, below, [download.Archive(url, size_bytes, md5)])
+        return corpus.require_folder(os.path.join(above, below), subset, 'its archive is ' + url)
+    except feeding.DataError as error:
+        raise feeding.DataError('LibriSpeech subset %s cannot be had: %s' % (subset, error)
+                                ) from None
+
+
+def _list_subset(folder, dataset_path):
+    """Utterances of a subset, in the order of its transcripts; audio without one comes last."""
+    cut = len(os.path.join(os.path.abspath(dataset_path), ''))  # os.path.relpath is slow
+    files = corpus.find_files(os.path.abspath(folder), AUDIO, TRANSCRIPTS)
+    audio = {path[:-len(AUDIO)]: path for path in files if path.lower().endswith(AUDIO)}
+    chapters = [path for path in files if path.lower().endswith(TRANSCRIPTS)]
+    if not chapters:
+        raise feeding.DataError('LibriSpeech subset %s holds no %s files; remove it to fetch it '
+                                'anew' % (folder, TRANSCRIPTS))
+    utterances = [utterance for path in chapters for utterance in _list_chapter(path, audio, cut)]
+    transcribed = {utterance.wav_filename for utterance in utterances}
+    return utterances + [
+        feeding.Utterance(path, path[cut:], None, 'no line for it in a %s file' % TRANSCRIPTS)
+        for path in audio.values() if path not in transcribed]
+
+
+def _list_chapter(path, audio, cut):
+    """Utterances of one transcript file.
+
+    Args:
+      path: the file.
+      audio: {path without its ending: path} of the subset's audio.
+      cut: characters of a path before the name of an utterance.
+    """
+    try:
+        lines = corpus.read_lines(path)
+    except feeding.DataError as error:
+        return [feeding.Utterance(path, path[cut:], None, str(error))]
+    utterances, seen = [], set()
+    for line in lines:
+        utterance_id, *transcript = line.split(maxsplit=1)
+        stem = os.path.join(os.path.dirname(path), utterance_id)
+        problem = None
+        if stem not in audio:
+            problem = 'no such file, but a line for it in %s' % path[cut:]
+        elif stem in seen:
+            problem = 'a second line for it in %s' % path[cut:]
+        seen.add(stem)
+        wav_filename = audio.get(stem, stem + AUDIO)
+        utterances.append(feeding.Utterance(wav_filename, wav_filename[cut:],
+                                            ''.join(transcript).rstrip(), problem))
+    return utterances

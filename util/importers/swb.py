@@ -1,0 +1,79 @@
+"""Switchboard-1 release 2: telephone conversations, 260 hours, with the Mississippi State
+transcripts (MS98).
+
+Layout, below `ds_dataset_path` at any depth:
+    swb1_d1/data/sw02001.sph                                     (LDC97S62)
+    swb_ms98_transcriptions/20/2001/sw2001A-ms98-a-trans.text    (openslr.org/5)
+A line of a transcript, "<id> <start> <stop> <words>", times in seconds; speaker A is on the
+first channel, B on the second:
+    sw2001A-ms98-a-0004 4.180000 9.440000 hi um [laughter-yeah] i'd li[ke]- [noise] like to talk
+Markup is treated as in most published recipes, so that results compare: see `remove_markup`. As
+there is no official split, of every hundred conversations the last is for the test, the one
+before it for validation; speakers take part in several.
+
+Where the files have shorten compression, which libsndfile doesn't read, convert each to a WAV or
+FLAC of both channels beside it or in its place (sph2pipe -f wav IN.sph OUT.wav).
+Licence: LDC's; transcripts are free. Size: 14 GB, 8 kHz, two channels of mu-law. Address:
+catalog.ldc.upenn.edu/LDC97S62
+"""
+import re
+
+from util import corpus, feeding, stm
+
+CORPUS = 'Switchboard-1'
+HOW_TO_GET = ('it is never downloaded: buy LDC97S62 (speech, folders swb1_d1 to swb1_d4) from '
+              'catalog.ldc.upenn.edu, get the transcripts (folder swb_ms98_transcriptions) from '
+              'openslr.org/5, and put these folders there')
+FORM = 'sw<conversation><A or B>-ms98-a-<number> <start> <stop> <words>'
+
+_LINE = re.compile(r'sw(\d{4})([AB])-\S*\s+(\S+)\s+(\S+)(?:\s+(.*))?', re.IGNORECASE)
+_LAUGHED = re.compile(r'^(-?)\[laughter-(.+)\](-?)$', re.IGNORECASE)
+_MISPRONOUNCED = re.compile(r'^\[?(.+)/.+\](-?)$')
+_UNSPOKEN = re.compile(r'<[^<>]*>|\[[^][]*\]|(?<=\w)_\d+|[{}]')
+
+
+def read_data_sets(dataset_path, config, alphabet):
+    """DataSets of the corpus in `dataset_path`."""
+    return feeding.make_data_sets(config, alphabet, *list_utterances(dataset_path, config))
+
+
+def list_utterances(dataset_path, config):
+    """feeding.Listing of the corpus in `dataset_path`.
+
+    Raises:
+      DataError: speech or transcripts are missing altogether.
+    """
+    del config
+    corpus.require_folder(dataset_path, CORPUS, HOW_TO_GET)
+    recordings = stm.find_recordings(dataset_path, r'sw0?(\d{4})')
+    transcripts = stm.find_by_name(dataset_path, '-ms98-a-trans.text', r'sw(\d{4})[ab]')
+    stm.require_both(recordings, transcripts, dataset_path, CORPUS, HOW_TO_GET)
+    return stm.list_conversations(dataset_path, recordings, transcripts, parse_line)
+
+
+def parse_line(line, recording):
+    """stm.Part of a line; None where it marks a stretch without words."""
+    match = _LINE.fullmatch(line)
+    if not match or match.group(1) != recording:
+        raise stm.unexpected(line, FORM)
+    _, side, start, stop, words = match.groups()
+    spoken = remove_markup(words or '')
+    if words and not spoken:
+        return None
+    return stm.Part(recording, *stm.parse_times(start, stop), spoken, 'AB'.index(side.upper()))
+
+
+def remove_markup(words):
+    """What was spoken of a transcript.
+
+    [laughter-yes] is "yes"; of [bemember/remember] the first, which was said, is taken; what is
+    bracketed in a partial word was not said, so "th[ey]-" is "th-" (the text rules make "th" of
+    it); {yuppiedom} and them_1 are plain words; [noise] and <b_aside> are dropped.
+    """
+    return ' '.join(filter(None, map(_spoken, words.split())))
+
+
+def _spoken(word):
+    word = _LAUGHED.sub(r'\1\2\3', word)
+    word = _MISPRONOUNCED.sub(r'\1\2', word)
+    return _UNSPOKEN.sub('', word)
