@@ -238,6 +238,7 @@ def test_os_environ_is_the_default(monkeypatch):
     monkeypatch.setenv('ds_importer', 'csv')
     monkeypatch.setenv('ds_beam_width', '7')
     assert settings.load()[0].beam_width == 7
+    assert settings.load({})[0].beam_width == 100
 
 
 def test_other_variables_are_none_of_our_business():
@@ -405,9 +406,9 @@ def test_config_is_frozen():
 
 def test_missing_file(tmp_path):
     path = str(tmp_path / 'none.json')
-    with pytest.raises(settings.ConfigError, match='ds_config: cannot read .*No such file') as error:
+    with pytest.raises(settings.ConfigError, match='cannot read .*No such file') as error:
         load({'ds_config': path})
-    assert path in str(error.value)
+    assert str(error.value).startswith('ds_config: cannot read %s: ' % path)
 
 
 def test_folder_is_no_file_of_settings(tmp_path):
@@ -453,8 +454,10 @@ def test_nested_file(tmp_path):
 
 @pytest.mark.parametrize('name, value', [
     ('ds_epochs', True), ('ds_epochs', False), ('ds_epochs', 1.5), ('ds_epochs', None),
-    ('ds_epochs', [3]), ('ds_epochs', {}), ('ds_epochs', 'ten'), ('ds_epochs', -1),
-    ('ds_beta1', True), ('ds_beta1', None), ('ds_beta1', [0.5]), ('ds_beta1', 1.0),
+    ('ds_epochs', [3]), ('ds_epochs', {}),
+    ('ds_epochs', 'ten'), ('ds_epochs', -1),
+    ('ds_beta1', True), ('ds_learning_rate', True), ('ds_beta1', None), ('ds_beta1', [0.5]),
+    ('ds_beta1', 1.0),
     ('ds_log_variables', 'maybe'), ('ds_log_variables', 2), ('ds_log_variables', None),
     ('ds_log_variables', []), ('ds_logs_dir', 5), ('ds_logs_dir', None), ('ds_logs_dir', True),
     ('ds_logs_dir', ['logs']), ('ds_batch_order', 'any'), ('ds_batch_order', 1)])

@@ -13,7 +13,7 @@ import pytest
 import soundfile
 
 from conftest import PROJECT, speech
-from util import audio, config as settings, convert
+from util import audio, config as settings, convert, feeding
 
 RAW = dict(rate=16000, byte_order='big')
 WAIT_S = 60  # for another process to do something
@@ -120,7 +120,10 @@ def test_other_settings_make_other_results_beside_the_old_ones(tmp_path):
                                   speech(0.1).byteswap())
 
 
-def test_sources_that_cannot_be_converted_have_reasons_and_the_others_are(tmp_path):
+@pytest.mark.parametrize('worth_processes', (1, 16))
+def test_sources_that_cannot_be_converted_have_reasons_and_the_others_are(
+        tmp_path, monkeypatch, worth_processes):
+    monkeypatch.setattr(convert, 'WORTH_PROCESSES', worth_processes)
     folder = tmp_path / 'raw'
     good = write_raw(folder / 'good.raw', speech(0.1))
     empty = write_raw(folder / 'empty.raw', [])
@@ -160,6 +163,18 @@ def test_a_result_that_cannot_be_written_stops_and_is_no_reason_to_exclude(tmp_p
     target = str(tmp_path / 'nowhere' / 'a.flac')
     with pytest.raises(settings.ConfigError, match='ds_cache_dir: cannot write .*a.flac'):
         convert._convert_one(source, target, convert.read_raw, RAW)
+
+
+def exit_at_once(path):
+    os._exit(3)
+
+
+def test_a_process_that_is_ended_from_outside_is_an_error_and_no_hang(tmp_path, monkeypatch):
+    monkeypatch.setattr(convert, 'WORTH_PROCESSES', 1)
+    source = write_raw(tmp_path / 'raw' / 'a.raw', speech(0.1))
+    with pytest.raises(feeding.DataError, match='after 0 of 1 files'):
+        convert.converted([source], str(tmp_path / 'cache'), exit_at_once)
+    assert flac_files(tmp_path) == []
 
 
 def test_nothing_to_convert_makes_no_folder(tmp_path):

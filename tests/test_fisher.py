@@ -119,9 +119,10 @@ def test_the_hundredth_conversation_is_for_the_test_and_the_one_before_for_dev(t
     for number in range(1, 102):
         put_transcript(tmp_path, number, ['0.10 3.00 A: words'])
     put_audio(tmp_path, 1)
-    sets = [[utterance.name[-25:-12] for utterance in part] for part in list_all(tmp_path)]
-    assert [len(names) for names in sets] == [99, 1, 1]
-    assert sets[1:] == [['3_00099.txt#A'], ['3_00100.txt#A']]
+    train, dev, test = [[utterance.name.split('/')[-1] for utterance in part]
+                        for part in list_all(tmp_path)]
+    assert (len(train), dev, test) == (
+        99, ['fe_03_00099.txt#A:0.10-3.00'], ['fe_03_00100.txt#A:0.10-3.00'])
 
 
 def test_what_is_missing_altogether_is_said_with_what_to_buy(tmp_path):

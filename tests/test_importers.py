@@ -1,16 +1,13 @@
 """Importers: manifests as people write them, the digits corpus, LDC93S1 with and without files."""
-import http.client
-import io
+import json
 import logging
 import os
-import urllib.error
-import urllib.request
 
 import numpy as np
 import pytest
 
 from conftest import PROJECT, load_config, speech, write_manifest, write_wav
-from util import feeding, text
+from util import download, feeding, text
 from util.importers import csv as csv_importer, digits, ldc93s1
 
 HEADER = 'wav_filename,wav_filesize,transcript'
@@ -229,11 +226,11 @@ def no_network(monkeypatch):
     """Refuses every download; the list of what was asked for."""
     asked = []
 
-    def urlopen(url, *arguments, **options):
+    def refuse(url, path):
         asked.append(url)
-        raise urllib.error.URLError('network is off')
+        raise feeding.DataError('%s cannot be downloaded to %s: network is off' % (url, path))
 
-    monkeypatch.setattr(urllib.request, 'urlopen', urlopen)
+    monkeypatch.setattr(download, 'download', refuse)
     return asked
 
 
@@ -244,22 +241,15 @@ def wav_bytes(folder):
 
 @pytest.fixture
 def server(monkeypatch, tmp_path):
-    """{URL: bytes, or the exception that reading the answer raises} that urlopen serves."""
+    """{URL: bytes} that is downloaded; tests/test_download.py is on how."""
     content = {WAV_URL: wav_bytes(tmp_path), TXT_URL: b'0 46797 %s \n' % SENTENCE.encode()}
 
-    class Response(io.BytesIO):
-        def read(self, *size):
-            if self.error:
-                raise self.error
-            return super().read(*size)
+    def serve(url, path):
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, 'xb') as file:
+            file.write(content.pop(url))
 
-    def urlopen(url, *arguments, **options):
-        answer = content[url]
-        response = Response(b'' if isinstance(answer, Exception) else answer)
-        response.error = answer if isinstance(answer, Exception) else None
-        return response
-
-    monkeypatch.setattr(urllib.request, 'urlopen', urlopen)
+    monkeypatch.setattr(download, 'download', serve)
     return content
 
 
@@ -330,22 +320,13 @@ def test_ldc93s1_without_network_names_the_missing_file_and_its_address(tmp_path
     assert missing not in os.listdir(tmp_path / 'ldc')
 
 
-def test_ldc93s1_is_downloaded_beside_and_renamed(tmp_path, server, monkeypatch):
-    renamed, replace = [], os.replace
-
-    def watched(source, target):
-        with open(source, 'rb') as file:
-            renamed.append((os.path.basename(target), os.path.dirname(source),
-                            os.path.exists(target), file.read()))
-        replace(source, target)
-
-    monkeypatch.setattr(os, 'replace', watched)
-    folder = tmp_path / 'data' / 'ldc93s1'  # made where it is missing
-    sets = read_ldc93s1(folder)
-    assert renamed == [('LDC93S1.wav', str(folder), False, server[WAV_URL]),
-                       ('LDC93S1.txt', str(folder), False, server[TXT_URL])]
+def test_ldc93s1_is_downloaded_once(tmp_path, server):
+    folder = tmp_path / 'data' / 'ldc93s1'
+    for _ in range(2):  # each address is served once
+        sets = read_ldc93s1(folder)
+        assert [data_set.examples[0].transcript for data_set in sets] == 3 * [CLEANED]
     assert sorted(os.listdir(folder)) == ['LDC93S1.txt', 'LDC93S1.wav']
-    assert [data_set.examples[0].transcript for data_set in sets] == 3 * [CLEANED]
+    assert server == {}
 
 
 def test_ldc93s1_downloads_only_what_is_missing(tmp_path, server):
@@ -355,17 +336,6 @@ def test_ldc93s1_downloads_only_what_is_missing(tmp_path, server):
     before = os.stat(tmp_path / 'ldc/LDC93S1.wav').st_mtime_ns
     assert [len(data_set) for data_set in read_ldc93s1(tmp_path / 'ldc')] == [1, 1, 1]
     assert os.stat(tmp_path / 'ldc/LDC93S1.wav').st_mtime_ns == before
-
-
-@pytest.mark.parametrize('broken', (
-    TimeoutError('timed out'), ConnectionResetError('reset by peer'),
-    http.client.IncompleteRead(b'RIFF', 93000)))
-def test_ldc93s1_download_that_breaks_off_is_an_error_and_leaves_no_file(tmp_path, server, broken):
-    server[WAV_URL] = broken
-    with pytest.raises(feeding.DataError) as error:
-        read_ldc93s1(tmp_path / 'ldc')
-    assert str(tmp_path / 'ldc/LDC93S1.wav') in str(error.value) and WAV_URL in str(error.value)
-    assert not os.path.exists(tmp_path / 'ldc/LDC93S1.wav')
 
 
 def test_ldc93s1_download_of_a_web_page_is_refused_by_name(tmp_path, server):
@@ -379,3 +349,113 @@ def test_ldc93s1_at_another_rate_is_read(tmp_path, no_network):
     put_ldc93s1(tmp_path)
     write_wav(tmp_path / 'LDC93S1.wav', np.stack(2 * [speech(0.8, rate=8000)], axis=1), 8000)
     assert [len(data_set) for data_set in read_ldc93s1(tmp_path)] == [1, 1, 1]
+
+
+# Manifests of JSON lines
+
+
+def read_json(folder, content, name='train.jsonl'):
+    """Utterances of a JSON-lines manifest with these lines, objects or text."""
+    path = folder / name
+    lines = [line if isinstance(line, str) else json.dumps(line) for line in content]
+    path.write_text('\n'.join(lines) + '\n', encoding='utf-8')
+    return csv_importer.read_manifest(str(path))
+
+
+def row(name='a.wav', words='one', **fields):
+    return dict(audio_filepath=name, text=words, **fields)
+
+
+@pytest.mark.parametrize('name', ('train.jsonl', 'train.json', 'TRAIN.JSON'))
+def test_json_lines_are_read_by_the_manifest_s_ending(tmp_path, name):
+    utterances = read_json(tmp_path, [row('wav/a.wav', 'well then', duration=1.5, lang='en'),
+                                      row(' /data/b.wav', 'caf\u00e9')], name)
+    assert utterances == [
+        feeding.Utterance(str(tmp_path / 'wav/a.wav'), 'wav/a.wav', 'well then'),
+        feeding.Utterance('/data/b.wav', '/data/b.wav', 'caf\u00e9')]
+
+
+def test_json_lines_in_raw_utf8_with_bom_crlf_and_blank_lines(tmp_path):
+    lines = ['', '{"audio_filepath": "a.wav", "text": "caf\u00e9 \u2028 one"}', ' ',
+             '{"text": "two", "audio_filepath": "b.wav"}', '']
+    (tmp_path / 'm.json').write_bytes(BOM + '\r\n'.join(lines).encode())
+    assert names_and_words(csv_importer.read_manifest(str(tmp_path / 'm.json'))) == [
+        ('a.wav', 'caf\u00e9 \u2028 one'), ('b.wav', 'two')]
+
+
+@pytest.mark.parametrize('fields, start_s, stop_s, part', (
+    (dict(duration=2), None, None, ''),
+    (dict(duration=2, offset=None), None, None, ''),
+    (dict(duration=2.25, offset=12.3), 12.3, 14.55, '#12.30-14.55'),
+    (dict(duration=2, offset=0), 0, 2, '#0.00-2.00'),
+    (dict(offset=1.5), 1.5, None, '#1.50-'),
+    (dict(offset=1.5, duration=None), 1.5, None, '#1.50-'),
+))
+def test_an_offset_makes_an_utterance_a_part_of_its_file(tmp_path, fields, start_s, stop_s, part):
+    [utterance] = read_json(tmp_path, [row('a.wav', 'one', **fields)])
+    assert utterance.name == 'a.wav' + part
+    assert utterance.wav_filename == str(tmp_path / 'a.wav') and utterance.channel is None
+    assert (utterance.start_s, utterance.stop_s) == pytest.approx((start_s, stop_s))
+
+
+@pytest.mark.parametrize('line, reason', (
+    ('{"audio_filepath": "b.wav", "text": "two"', 'not JSON'),
+    ('[' * 100000, 'not JSON'),
+    ('b.wav,10,two', 'not JSON'),
+    ('["b.wav", "two"]', 'expected a JSON object'),
+    ('null', 'expected a JSON object'),
+    (dict(text='two'), 'audio_filepath must be the path of a file, got None'),
+    (row(''), "audio_filepath must be the path of a file, got ''"),
+    (row(['b.wav']), 'audio_filepath must be'),
+    (row('b\0.wav'), 'audio_filepath must be'),
+    (row('b\ud800.wav'), 'audio_filepath must be'),
+    (dict(audio_filepath='b.wav'), 'text must be the transcript of b.wav, got None'),
+    (row('b.wav', 2), 'text must be the transcript of b.wav, got 2'),
+    (row(offset=-1), 'offset must be a number of seconds, got -1'),
+    (row(offset='1'), 'offset must be a number'),
+    (row(offset=True), 'offset must be a number'),
+    (row(offset=0, duration=float('nan')), 'duration must be a number'),
+    (row(offset=10**400), 'offset must be a number'),
+))
+def test_a_json_line_that_cannot_be_used_is_named_and_the_others_stay(tmp_path, line, reason):
+    utterances = read_json(tmp_path, [row(), '', line, row('c.wav', 'three')])
+    assert [utterance.name for utterance in utterances] == [
+        'a.wav', '%s line 3' % (tmp_path / 'train.jsonl'), 'c.wav']
+    assert [bool(utterance.problem) for utterance in utterances] == [False, True, False]
+    assert reason in utterances[1].problem and '\n' not in utterances[1].problem
+
+
+def test_a_json_manifest_without_a_usable_line_is_refused_by_file_and_line(tmp_path):
+    path = tmp_path / 'm.json'
+    for content in (json.dumps([row()], indent=4), HEADER + '\na,0,b\n'):
+        path.write_text('\n' + content)
+        with pytest.raises(feeding.DataError, match='%s.* line 2: not JSON' % path):
+            csv_importer.read_manifest(str(path))
+
+
+def test_a_json_manifest_that_is_missing_or_in_another_encoding_is_refused(tmp_path):
+    (tmp_path / 'latin.json').write_bytes('{"text": "caf\u00e9"}'.encode('latin-1'))
+    for name in ('latin.json', 'missing.jsonl'):
+        with pytest.raises(feeding.DataError, match=name):
+            csv_importer.read_manifest(str(tmp_path / name))
+
+
+def test_an_empty_json_manifest_is_empty(tmp_path):
+    assert read_json(tmp_path, ['']) == []
+
+
+def test_both_kinds_of_manifest_make_the_sets_together(tmp_path):
+    write_wav(tmp_path / 'long.wav', speech(3))
+    write_manifest(tmp_path / 'a.csv', [('long.wav', 'all of it')])
+    read_json(tmp_path, [row('long.wav', 'some', offset=0.5, duration=1.25),
+                         row('long.wav', 'rest', offset=2, duration=9)], 'b.json')
+    config = load_config(train_files='a.csv,b.json', dataset_path=tmp_path)
+    sets = csv_importer.read_data_sets(str(tmp_path), config, text.Alphabet())
+    assert [(example.utterance.name, example.seconds) for example in sets.train.examples] == [
+        ('long.wav', 3), ('long.wav#0.50-1.75', 1.25), ('long.wav#2.00-11.00', 1)]
+
+
+def test_a_file_name_with_nul_in_a_csv_manifest_is_a_problem_of_its_row(tmp_path):
+    utterances = read(tmp_path, HEADER + '\nb.wav,0,two\na\0.wav,0,one\n')
+    assert [bool(utterance.problem) for utterance in utterances] == [False, True]
+    assert utterances[1].name == '%s line 3' % (tmp_path / 'train.csv')

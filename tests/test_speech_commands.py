@@ -65,7 +65,7 @@ def test_a_listed_file_that_is_missing_is_named(tree):
 @pytest.mark.parametrize('name', ['validation_list.txt', 'testing_list.txt'])
 def test_without_a_list_it_stops_and_fetches_nothing(tree, fetched, name):
     os.remove(tree / name)
-    with pytest.raises(feeding.DataError, match='has no validation_list.txt or no testing_list'):
+    with pytest.raises(feeding.DataError, match='%s cannot be read: .*No such file' % name):
         listed(tree)
     assert not fetched
 
@@ -75,19 +75,23 @@ def test_an_empty_or_missing_folder_is_fetched(tmp_path, fetched, name):
     with pytest.raises(feeding.DataError, match='no network'):
         listed(tmp_path / name)
     (folder, marker, (archive,)), = fetched
-    assert (folder, marker) == (str(tmp_path / name), 'testing_list.txt')
+    assert folder == str(tmp_path / name / 'speech_commands_v0.02')
+    assert marker == 'testing_list.txt'
     assert archive.url.endswith('/speech_commands_v0.02.tar.gz')
 
 
-def test_what_was_fetched_is_listed(tmp_path, monkeypatch):
-    def fetch_corpus(folder, marker, archives):
-        write_wav(os.path.join(folder, NAMES[0]), speech(1.0, 1))
-        for name in ('validation_list.txt', 'testing_list.txt'):
-            open(os.path.join(folder, name), 'w').close()
-
-    monkeypatch.setattr(download, 'fetch_corpus', fetch_corpus)
-    train, dev, test = listed(tmp_path / 'new')
-    assert [u.name for u in train] == [NAMES[0]] and dev == test == []
+def test_the_folder_above_what_was_fetched_does(tree, fetched):
+    words = tree / 'corpora' / 'speech_commands_v0.02'
+    words.mkdir(parents=True)
+    for name in ('bed', 'validation_list.txt', 'testing_list.txt'):
+        os.rename(tree / name, words / name)
+    train, dev, test = listed(tree / 'corpora')
+    prefix = 'speech_commands_v0.02/'
+    assert [u.name for u in train] == [prefix + NAMES[0], prefix + NAMES[2]]
+    assert [u.name for u in test if not u.problem] == [prefix + NAMES[1]]
+    assert [u.name for u in dev + test if u.problem] == [prefix + NAMES[3], prefix + NAMES[4]]
+    assert os.path.isfile(train[0].wav_filename)
+    assert fetched[0][:2] == (str(words), 'testing_list.txt')  # to go on where it was killed
 
 
 def test_real_speech_agrees_with_its_index(tmp_path, fetched):

@@ -88,8 +88,9 @@ def test_only_stretches_of_markup_are_no_utterances():
     assert swb.parse_line('sw2001A-ms98-a-0001 0.0 0.9', '2001').transcript == ''
 
 
-@pytest.mark.parametrize('line', ('sw2001C-ms98-a-0002 1.0 2.0 no', 'sw2001A-ms98-a-0002 2.0 1.0 no',
-                                  'sw2002A-ms98-a-0002 1.0 2.0 no', 'no', 'sw2001A-ms98-a-0002 1'))
+@pytest.mark.parametrize('line', (
+    'sw2001C-ms98-a-0002 1.0 2.0 no', 'sw2001A-ms98-a-0002 2.0 1.0 no',
+    'sw2002A-ms98-a-0002 1.0 2.0 no', 'no', 'sw2001A-ms98-a-0002 1'))
 def test_a_line_that_cannot_be_parsed_is_excluded_by_file_and_number(folder, caplog, line):
     put_transcript(folder, 2001, 'B', [line] + SIDE_B)
     assert len(read(folder).train) == 3

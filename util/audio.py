@@ -2,6 +2,8 @@
 import collections
 import functools
 import math
+import os
+import re
 
 import numpy as np
 import scipy.fft
@@ -18,6 +20,8 @@ N_FFT = 512
 N_FILTERS = 26        # mel filters
 LIFTER = 22           # of the cepstrum
 INT16_SCALE = 32768   # the notebook's features are of 16-bit integer samples
+LOUDEST = 1e9         # full scale is 1; float files may hold integers' values
+SPHERE_HEADER_BYTES = 1024
 SOURCE_RATES = (4000, 384000)  # Hz; headers with others are taken for damaged
 BLOCK_SAMPLES = 1 << 22        # read at once: a header's length is never trusted
 
@@ -36,7 +40,7 @@ def audio_info(filename):
       AudioError: no such file, no permission, not audio, an absurd rate.
     """
     with _open(filename) as file:
-        return _checked_info(file)
+        return _checked_info(file, filename)
 
 
 def read_audio(filename, sample_rate=SAMPLE_RATE, start_s=None, stop_s=None, channel=None):
@@ -56,12 +60,13 @@ def read_audio(filename, sample_rate=SAMPLE_RATE, start_s=None, stop_s=None, cha
       AudioError: as `audio_info`, or damaged data, or samples that are not finite.
     """
     with _open(filename) as file:
-        info = _checked_info(file)
+        info = _checked_info(file, filename)
+        check_channel(info, channel)
         first, count = segment(info, start_s, stop_s)
         samples = _read_blocks(file, first, count if stop_s is not None else None)
-    samples = samples.mean(axis=1) if channel is None else samples[:, _checked(channel, info)]
-    if not np.isfinite(samples).all():
-        raise AudioError('samples that are not finite numbers')
+    samples = samples.mean(axis=1) if channel is None else samples[:, channel]
+    if not np.abs(samples).max(initial=0.0) < LOUDEST:  # so that NaN is found as well
+        raise AudioError('samples that are not finite numbers, or absurdly large ones')
     samples = samples * INT16_SCALE
     if info.rate != sample_rate and len(samples):
         divisor = math.gcd(info.rate, sample_rate)
@@ -76,27 +81,52 @@ def segment(info, start_s=None, stop_s=None):
     return first, max(0, stop - first)
 
 
-def _checked(channel, info):
-    if channel >= info.channels:
-        raise AudioError('no channel %d among %d' % (channel, info.channels))
-    return channel
+def check_channel(info, channel):
+    """Raises AudioError where a file lacks a channel, counted from 0; None is always there."""
+    if channel is not None and channel >= info.channels:
+        raise AudioError('no channel %d: it has %d, counted from 0' % (channel, info.channels))
 
 
 def _open(filename):
-    try:
-        open(filename, 'rb').close()  # libsndfile calls every failure to open "System error"
-        return soundfile.SoundFile(filename)
+    try:  # by descriptor, so that the content decides and not the name
+        return soundfile.SoundFile(os.open(filename, os.O_RDONLY))
     except OSError as error:
         raise AudioError('cannot be read: %s' % error.strerror) from None
+    except ValueError as error:  # a null character in the name
+        raise AudioError('cannot be read: %s' % error) from None
     except soundfile.LibsndfileError as error:
-        raise AudioError('not an audio file: %s' % error.error_string.strip('. \n')) from None
+        raise AudioError(_why_not_audio(filename, error)) from None
 
 
-def _checked_info(file):
+def _why_not_audio(filename, error):
+    """The reason in words."""
+    if os.path.isdir(filename):
+        return 'cannot be read: Is a directory'
+    with open(filename, 'rb') as file:
+        header = file.read(SPHERE_HEADER_BYTES)
+    if header.startswith(b'NIST_1A') and b'embedded-shorten' in header:
+        return ('SPHERE compressed by shorten, which libsndfile cannot read; convert it: sph2pipe '
+                '-f wav IN.sph OUT.wav')
+    return 'not an audio file: %s' % error.error_string.strip('. \n')
+
+
+def _checked_info(file, filename):
     low, high = SOURCE_RATES
     if not low <= file.samplerate <= high:
         raise AudioError('sample rate of %d Hz, expected %d to %d' % (file.samplerate, low, high))
+    if file.format == 'NIST':
+        _check_sphere(file, filename)
     return AudioInfo(file.samplerate, file.channels, file.frames)
+
+
+def _check_sphere(file, filename):
+    """Raises AudioError where a SPHERE header counts other samples than there are, as after a
+    transfer that took the file for text."""
+    with open(filename, 'rb') as raw:
+        promised = re.search(rb'sample_count -i (\d+)', raw.read(SPHERE_HEADER_BYTES))
+    if promised and int(promised.group(1)) != file.frames:
+        raise AudioError('damaged SPHERE: %d samples, its header says %d'
+                         % (file.frames, int(promised.group(1))))
 
 
 def _read_blocks(file, first, count):

@@ -29,7 +29,12 @@ def silenced_tensorflow():
     if os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3') != '3':
         yield
         return
-    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        kept = os.dup(2)
+    except OSError:  # closed
+        yield
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(nowhere, 2)
         yield
@@ -222,6 +227,8 @@ def load(environ=None):
             if field.name in found:
                 values[field.name], sources[field.name] = found[field.name], origin
     values['config'] = path or ''
+    if 'config' not in from_environment:
+        sources['config'] = 'derived'
     for name, value in _derive(values).items():
         if values[name] is None:
             values[name], sources[name] = value, 'derived'
@@ -313,7 +320,7 @@ def _parse_all(raw, origin):
 
 
 def _nearest(name):
-    near = difflib.get_close_matches(name, [*_FIELDS, *ALIASES], n=1, cutoff=0.0)
+    near = difflib.get_close_matches(name.lower(), [*_FIELDS, *ALIASES], n=1, cutoff=0.0)
     return '; the nearest is %s (python DeepSpeech.py --help lists them)' % near[0]
 
 
@@ -374,7 +381,7 @@ def _parse_float(value):
         return None
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     return number if math.isfinite(number) else None
 

@@ -10,7 +10,6 @@ Nothing here loads TensorFlow, which the processes that convert don't need.
 import collections
 import concurrent.futures
 import contextlib
-import fcntl
 import hashlib
 import io
 import json
@@ -28,11 +27,17 @@ import soundfile
 
 from util import audio, config as settings, log as run_log
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+
 log = logging.getLogger(__name__)
 
-TEMPORARY = '.tmp'   # ends the names of files that are being written
-SAY_EVERY_S = 10     # how far it is
-NAME_CHARS = 40      # of the source's name that its result bears, for people
+TEMPORARY = '.tmp'    # ends the names of files that are being written
+WORTH_PROCESSES = 16  # files; fewer are converted before other processes would have started
+SAY_EVERY_S = 10      # how far it is
+NAME_CHARS = 40       # of the source's name that its result bears, for people
 
 # What became of a source: the path of its FLAC file, or the reason why there is none
 Converted = collections.namedtuple('Converted', 'path problem')
@@ -44,8 +49,9 @@ def converted(sources, cache_dir, read, **options):
     Args:
       sources: paths.
       cache_dir: `config.cache_dir`.
-      read: function(path, **options) -> (int16 samples [n] or [n, channels], Hz). It is called
-        in other processes, so it has to be at the top level of a module, not of the main script.
+      read: function(path, **options) -> (int16 samples [n] or [n, channels], Hz). It may be
+        called in other processes, so it has to be at the top level of a module that is not the
+        main script.
         AudioError, OSError and ValueError of it are reasons why a source can't be converted.
       options: settings of `read` that JSON can hold; others make other results.
     Returns:
@@ -95,11 +101,12 @@ def _missing(results):
 def _locked(folder):
     """One run at a time converts into a folder; the lock ends with the process that holds it."""
     with open(os.path.join(folder, 'lock'), 'w', encoding='utf-8') as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            log.info('waiting for another run, which converts into %s', folder)
-            fcntl.flock(file, fcntl.LOCK_EX)
+        if fcntl:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                log.info('waiting for another run, which converts into %s', folder)
+                fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
@@ -117,11 +124,13 @@ def _without_state(path):
 
 
 def _convert_all(todo, read, options):
-    """Converts {source: target} in as many processes as cores; {source: None or the reason}."""
-    if not todo:
-        return {}
-    count = min(len(todo), len(os.sched_getaffinity(0)))
-    log.info('converting %d files to FLAC in %d processes', len(todo), count)
+    """Converts {source: target}, many in as many processes as cores; {source: None or the
+    reason}."""
+    log.info('converting %d files to FLAC', len(todo))
+    if len(todo) < WORTH_PROCESSES:
+        return {source: _convert_one(source, target, read, options)
+                for source, target in todo.items()}
+    count = min(len(todo), os.cpu_count() or 1)
     pool = concurrent.futures.ProcessPoolExecutor(
         count, multiprocessing.get_context('spawn'), _start_worker)
     reasons = {}

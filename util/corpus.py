@@ -49,8 +49,10 @@ def read_lines(path, encoding='utf-8-sig'):
     try:
         with open(path, encoding=encoding) as file:
             return [line for line in file.read().split('\n') if line.strip()]
-    except (OSError, UnicodeDecodeError) as error:
-        raise feeding.DataError('%s cannot be read: %s' % (path, error)) from None
+    except OSError as error:
+        raise feeding.DataError('%s cannot be read: %s' % (path, error.strerror)) from None
+    except UnicodeDecodeError as error:
+        raise feeding.DataError('%s is not text in UTF-8: %s' % (path, error)) from None
 
 
 def split_by_position(items, dev_every, test_every):

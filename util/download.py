@@ -80,6 +80,7 @@ def download(url, path, size_bytes=None, md5=None):
     try:
         if os.path.exists(path):
             _check_present(path, size_bytes, md5)
+            _Part(url, path).remove()  # of a run that was killed after the renaming
             return
         os.makedirs(os.path.dirname(path) or '.', exist_ok=True)
         _download(_Part(url, path), size_bytes, md5)
@@ -140,11 +141,12 @@ def _receive(session, part, size_bytes, meter):
                          timeout=TIMEOUTS_S) as response:
             _accept(response, part, size_bytes)
             _append(response, part, size_bytes, meter)
-    except (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError,
-            urllib3.exceptions.HTTPError) as error:
+    except urllib3.exceptions.ProtocolError:  # in the body; requests wraps those before it
+        raise _Broken(part.how_far()) from None
+    except (requests.ConnectionError, requests.Timeout, urllib3.exceptions.HTTPError) as error:
         raise _Broken(_reason(error)) from None
     if part.total is not None and part.size < part.total:
-        raise _Broken('the connection ended after %d of %d bytes' % (part.size, part.total))
+        raise _Broken(part.how_far())
 
 
 def _accept(response, part, size_bytes):
@@ -250,6 +252,10 @@ class _Part:
     def size(self):
         return os.path.getsize(self.path) if os.path.exists(self.path) else 0
 
+    def how_far(self):
+        return 'the connection ended after %d of %s bytes' % (
+            self.size, '?' if self.total is None else self.total)
+
     def request_headers(self):
         headers = {'Accept-Encoding': 'identity'}  # else ranges would be those of another file
         if self.size:
@@ -316,7 +322,7 @@ class _Meter:
     def __init__(self, caption, stream=None):
         self._caption, self._stream = caption, stream or sys.stdout
         self._shown = self._stream.isatty()
-        self._drawn_at = 0
+        self._drawn_at = self._first = self._started = 0
 
     def start(self, done):
         """Counts speed from here, `done` bytes."""
@@ -400,13 +406,16 @@ def _tar_members(path, staging):
     with opener(path, 'rb') as stream:
         with tarfile.open(fileobj=stream, mode='r|', tarinfo=_Header) as tar:
             for info in iter(tar.next, None):
-                kind = _tar_kind(info)
-                yield Member(info.name, kind, lambda info=info: tar.extractfile(info))
-                if hasattr(tarfile, 'data_filter'):  # security releases since 2023
-                    tarfile.data_filter(info, staging)
+                yield Member(info.name, _tar_kind(info), lambda: _open_tar(tar, info, staging))
                 tar.members = []  # else it keeps every header until the end
         while stream.read(CHUNK_BYTES):
             pass  # checksums of compressed files come last
+
+
+def _open_tar(tar, info, staging):
+    if hasattr(tarfile, 'data_filter'):  # Python's security releases since 2023
+        tarfile.data_filter(info, staging)
+    return tar.extractfile(info)
 
 
 class _Header(tarfile.TarInfo):
@@ -440,7 +449,7 @@ def _zip_members(path):
             unix_type = stat.S_IFMT(info.external_attr >> 16)
             if unix_type not in (0, stat.S_IFREG, stat.S_IFDIR):
                 kind = 'symbolic link' if unix_type == stat.S_IFLNK else 'special file'
-            yield Member(info.filename, kind, lambda info=info: archive.open(info))
+            yield Member(info.filename, kind, lambda: archive.open(info))
 
 
 def _write_member(member, staging):
@@ -493,46 +502,46 @@ def fetch_corpus(folder, marker, archives):
     Raises:
       DataError: an archive that can't be had or unpacked, or without what was expected.
     """
+    marker_path = os.path.join(folder, marker)
     notes_path = os.path.join(folder, '.fetching-%s.json' % marker.replace('/', '-'))
-
-    def is_there():  # the notes: the first of several archives may have brought the marker
-        return os.path.exists(os.path.join(folder, marker)) and not os.path.exists(notes_path)
-
-    if is_there():
+    if _is_there(marker_path, notes_path):
         return
     try:
         os.makedirs(folder, exist_ok=True)
         with _only_one(folder):
-            if not is_there():
-                _fetch(folder, marker, archives, notes_path)
-    except OSError as error:
-        raise feeding.DataError('%s cannot be fetched into %s: %s' % (
-            marker, folder, error.strerror or error)) from None
+            if not _is_there(marker_path, notes_path):  # another process may have brought it
+                _fetch(folder, marker_path, archives, notes_path)
+    except (feeding.DataError, OSError) as error:
+        reason = _reason(error)
+        if os.path.exists(marker_path):
+            reason += '; if %s is whole nevertheless, remove %s' % (marker_path, notes_path)
+        raise feeding.DataError('%s cannot be fetched: %s' % (marker_path, reason)) from None
 
 
-def _fetch(folder, marker, archives, notes_path):
+def _is_there(marker_path, notes_path):
+    """Whether the marker is there, and not just from the first of several archives."""
+    return os.path.exists(marker_path) and not os.path.exists(notes_path)
+
+
+def _fetch(folder, marker_path, archives, notes_path):
     notes = _read_notes(notes_path)
     for archive in archives:
         name = urllib.parse.unquote(os.path.basename(urllib.parse.urlsplit(archive.url).path))
         path = os.path.join(folder, name)
         if name not in notes['unpacked']:
-            _note_if(not os.path.exists(path), 'downloaded', name, notes)
+            if not os.path.exists(path):
+                notes['downloaded'].append(name)
             download(archive.url, path, archive.size_bytes, archive.md5)
             run_log.write_file(notes_path, json.dumps(notes))
             unpack(path, folder)
-            _note_if(True, 'unpacked', name, notes)
+            notes['unpacked'].append(name)
             run_log.write_file(notes_path, json.dumps(notes))
         if name in notes['downloaded'] and os.path.exists(path):
             os.remove(path)
-    if not os.path.exists(os.path.join(folder, marker)):
-        raise feeding.DataError('%s: the archives did not hold %s, which was expected; remove %s '
-                                'to fetch them anew' % (folder, marker, notes_path))
+    if not os.path.exists(marker_path):
+        raise feeding.DataError('the archives did not hold it: %s; remove %s to fetch them anew' % (
+            ', '.join(notes['unpacked']), notes_path))
     os.remove(notes_path)
-
-
-def _note_if(holds, key, name, notes):
-    if holds and name not in notes[key]:
-        notes[key].append(name)
 
 
 def _read_notes(path):
@@ -557,6 +566,8 @@ def _only_one(folder):
         except BlockingIOError:
             log.info('another process fetches into %s; waiting for it', folder)
             fcntl.flock(handle, fcntl.LOCK_EX)
+        except OSError:
+            pass  # a network disk without locks
         yield
     finally:
         os.close(handle)

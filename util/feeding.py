@@ -111,6 +111,7 @@ def _check(utterance, headers, config, alphabet):
             text.describe_char(char) for char in unknown), None
     try:
         info = headers.info(utterance.wav_filename)
+        audio.check_channel(info, utterance.channel)
         _, count = audio.segment(info, utterance.start_s, utterance.stop_s)
         n_samples = audio.resampled_length(count, info.rate, config.sample_rate)
         audio.check_length(n_samples, config.sample_rate)

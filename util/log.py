@@ -112,15 +112,14 @@ def _finite(value):
 
 def git_revision():
     """(hash, branch) of the project's own repository; (None, None) outside of one."""
-    if not os.path.exists(os.path.join(settings.PROJECT_DIR, '.git')):
-        return None, None  # git would go up and find somebody else's
     return tuple(_git('rev-parse', *what) for what in (['HEAD'], ['--abbrev-ref', 'HEAD']))
 
 
 def _git(*arguments):
     try:
-        done = subprocess.run(['git', '-C', settings.PROJECT_DIR, *arguments], check=True,
-                              capture_output=True, text=True, timeout=10)
+        # with --git-dir, as git would else go up and find somebody else's repository
+        done = subprocess.run(['git', '--git-dir', os.path.join(settings.PROJECT_DIR, '.git'),
+                               *arguments], check=True, capture_output=True, text=True, timeout=10)
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip() or None

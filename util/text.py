@@ -127,7 +127,7 @@ def _clean_char(char, alphabet):
         return ' '
     if char in APOSTROPHES:
         return "'" if "'" in alphabet else ''
-    if char in DROPPED:
+    if char in DROPPED or unicodedata.combining(char):
         return ''
     folded = ''.join(c for c in unicodedata.normalize('NFD', char) if not unicodedata.combining(c))
     for candidate in (char.lower(), folded, folded.lower()):

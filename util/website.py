@@ -13,5 +13,5 @@ def maybe_publish(logs_dir, website=None):
       Whether anything was published: False.
     Source: the notebook's function of that name, which did nothing until its settings were set.
     """
-    del logs_dir
-    return website is not None
+    del logs_dir, website
+    return False

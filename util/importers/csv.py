@@ -60,25 +60,30 @@ def read_manifest(path):
     try:
         with open(path, encoding='utf-8-sig', newline='') as file:
             reader = csv.DictReader(file, strict=True)
-            rows = [row for row in reader if any(row.values())]
+            columns = reader.fieldnames or ()
+            rows = [(reader.line_num, row) for row in reader if not _is_blank(row)]
     except OSError as error:
         raise feeding.DataError('manifest %s cannot be read: %s' % (path, error.strerror)) from None
     except (UnicodeDecodeError, csv.Error) as error:
         raise feeding.DataError('manifest %s is not CSV in UTF-8: %s' % (path, error)) from None
-    missing = [column for column in COLUMNS if column not in (reader.fieldnames or ())]
-    if missing:
+    if not set(COLUMNS) <= set(columns):
         raise feeding.DataError('manifest %s: its first line must name the columns %s, got %s' % (
-            path, ' and '.join(COLUMNS), reader.fieldnames))
-    return [_utterance(row, path) for row in rows]
+            path, ' and '.join(COLUMNS), ', '.join(columns) or 'nothing'))
+    return [_utterance(row, '%s line %d' % (path, number), path) for number, row in rows]
 
 
-def _utterance(row, path):
+def _is_blank(row):
+    return not any(value.strip() if isinstance(value, str) else value for value in row.values())
+
+
+def _utterance(row, place, path):
     name = (row['wav_filename'] or '').strip()
+    if not (name and _is_path(name)):
+        return feeding.Utterance(path, place, '', 'wav_filename must be the path of a file, got %r'
+                                 % name)
     problem = None
     if None in row:  # the name that DictReader gives to fields beyond the header's
-        problem = 'more fields than columns in %s; a transcript with a comma needs quotes' % path
-    elif not _is_path(name):
-        problem = 'wav_filename in %s is not the path of a file' % path
+        problem = 'more fields than columns in %s; a transcript with a comma needs quotes' % place
     return feeding.Utterance(os.path.join(os.path.dirname(path), name), name,
                              row['transcript'] or '', problem)
 

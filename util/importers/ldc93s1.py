@@ -5,14 +5,11 @@ LDC93S1.txt is one line, "<first sample> <last sample> <transcript>":
 Licence: LDC's free sample. Size: 92 kB. Address: catalog.ldc.upenn.edu/LDC93S1
 """
 import os
-import urllib.error
-import urllib.request
 
-from util import audio, feeding
+from util import audio, download, feeding
 
 BASE_URL = 'https://catalog.ldc.upenn.edu/desc/addenda/'
 NAME = 'LDC93S1'
-TIMEOUT_S = 30
 
 
 def read_data_sets(dataset_path, config, alphabet):
@@ -29,7 +26,7 @@ def list_utterances(dataset_path, config):
       DataError: a file that can't be had or isn't what its name says.
     """
     del config
-    wav, txt = (_have(os.path.join(dataset_path, NAME + ending)) for ending in ('.wav', '.txt'))
+    wav, txt = (_have(dataset_path, NAME + ending) for ending in ('.wav', '.txt'))
     try:
         audio.audio_info(wav)
     except audio.AudioError as error:
@@ -50,19 +47,9 @@ def read_transcript(path):
     return parts[2]
 
 
-def _have(path):
-    """The path, after a download where the file isn't there yet."""
-    if os.path.exists(path):
-        return path
-    url = BASE_URL + os.path.basename(path)
-    try:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with urllib.request.urlopen(url, timeout=TIMEOUT_S) as response:
-            content = response.read()
-        with open(path + '.tmp', 'wb') as file:
-            file.write(content)
-        os.replace(path + '.tmp', path)
-    except (OSError, urllib.error.URLError) as error:
-        raise feeding.DataError('%s is missing and %s cannot be had: %s' % (path, url, error)
-                                ) from None
+def _have(folder, name):
+    """Path of the file, after a download where it isn't there yet."""
+    path = os.path.join(folder, name)
+    if not os.path.exists(path):
+        download.download(BASE_URL + name, path)
     return path

@@ -5,7 +5,7 @@ SPEAKER-CHAPTER.trans.txt with a line an utterance:
     84-121123-0000 GO DO YOU HEAR
 `ds_librivox_train`, `ds_librivox_dev` and `ds_librivox_test` name the subsets; those that are
 asked for and not there are fetched. Two small ones come from Mini LibriSpeech.
-Licence: CC BY 4.0. Size: 60 GB, 280,000 utterances. Address: openslr.org/12, openslr.org/31
+Licence: CC BY 4.0. Size: 61 GB packed, 292,367 utterances. Address: openslr.org/12, openslr.org/31
 """
 import os
 
@@ -13,7 +13,7 @@ from util import corpus, download, feeding
 
 HOME = 'LibriSpeech'  # the folder in each archive
 RESOURCES = 'https://www.openslr.org/resources/'
-# Bytes and MD5 as openslr.org states them
+# Resource of openslr.org, bytes, and MD5 as its md5sum.txt states it
 ARCHIVES = {
     'train-clean-100': (12, 6387309499, '2a93770f6d5c6c964bc36631d331a522'),
     'train-clean-360': (12, 23049477885, 'c0e676e450a7ff2f54aeade5171606fa'),

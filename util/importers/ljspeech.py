@@ -5,7 +5,8 @@ its text, and the text with numbers and abbreviations written out; "|" between, 
     LJ001-0009|in the 42-line Bible of about 1455,|in the forty-two line Bible of about ...,
 There is no official split: of every 20 lines the last is for the test, of every 20 others the
 last for validation.
-Licence: public domain. Size: 2.6 GB, 13,100 utterances. Address: keithito.com/LJ-Speech-Dataset
+Licence: public domain. Size: 2.7 GB packed, 13,100 utterances.
+Address: keithito.com/LJ-Speech-Dataset
 """
 import os
 

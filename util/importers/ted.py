@@ -12,8 +12,7 @@ import re
 from util import corpus, download, feeding, stm
 
 RELEASE = 'TEDLIUM_release2'
-ARCHIVES = [download.Archive('https://www.openslr.org/resources/19/TEDLIUM_release2.tar.gz',
-                             None, None)]
+ARCHIVES = [download.Archive('https://www.openslr.org/resources/19/TEDLIUM_release2.tar.gz')]
 FORM = '<talk> <channel> <speaker> <start> <stop> <label> <words>'
 NOT_SPOKEN = 'ignore_time_segment_in_scoring'
 
