@@ -105,7 +105,7 @@ class HeaderCache:
         key = absolute(path)
         try:
             state = fingerprint(path)
-        except OSError:
+        except (OSError, ValueError):
             return audio.audio_info(path)  # says what is wrong
         row = self._known.get(key)
         if row is None or tuple(row[:2]) != state:

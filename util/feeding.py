@@ -21,6 +21,8 @@ log = logging.getLogger(__name__)
 SET_NAMES = ('train', 'dev', 'test')
 N_READERS = min(4, os.cpu_count() or 1)  # threads that compute features
 FEATURES_VERSION = 1  # goes up where util/audio.py computes other features: old caches are left
+MAX_ANNOUNCED = 8     # steps that a feeder is ahead at most, where the queue doesn't hold it back
+CLOSED_CHECK_S = 0.1  # how often a feeder that waits looks whether it is to end
 NAMED_EXCLUSIONS = 100                   # said one by one; the rest is counted
 
 # What a batch holds, B utterances padded to the longest of them:
@@ -81,8 +83,9 @@ def make_data_sets(config, alphabet, train, dev, test):
         sets.append(DataSet(set_name, examples, config, alphabet, features, sources))
     headers.close()
     excluded = {utterance: reason for utterance, (reason, info) in checked.items() if not info}
-    _report(excluded, len(checked), sum((data_set.sources for data_set in sets),
-                                        collections.Counter()), config.sample_rate)
+    sources = collections.Counter((info.rate, info.channels) for _, info in checked.values()
+                                  if info)
+    _report(excluded, len(checked), sources, config.sample_rate)
     return DataSets(*sets, excluded)
 
 
@@ -287,6 +290,9 @@ class DataSet:
         session.run(self._close)
 
 
+_LAST = 'no further epoch'  # what a feeder announces in the end
+
+
 class Feeder:
     """Fills the queue of a data set ahead of the graph, epoch after epoch, in the set's order.
 
@@ -298,8 +304,8 @@ class Feeder:
     def __init__(self, data_set, session, first_epoch, first_step, n_epochs):
         self._data_set, self._session = data_set, session
         self._first_epoch, self._first_step, self._n_epochs = first_epoch, first_step, n_epochs
-        self._ready = queue.Queue()
-        self._closed = threading.Event()
+        self._ready = queue.Queue(MAX_ANNOUNCED)
+        self._closed, self._ended = threading.Event(), False
         self._thread = threading.Thread(target=self._run, daemon=True,
                                         name='feeder-' + data_set.name)
         self._thread.start()
@@ -312,11 +318,13 @@ class Feeder:
 
     def epoch(self):
         """Yields the Steps of the next epoch, each when its utterances are in the queue."""
-        while True:
+        while not self._ended:
             item = self._ready.get()
             if isinstance(item, BaseException):
+                self._ended = True
                 raise item
-            if item is None:
+            self._ended = item is _LAST
+            if item is _LAST or item is None:
                 return
             if item.examples:
                 yield item
@@ -331,8 +339,16 @@ class Feeder:
         try:
             with concurrent.futures.ThreadPoolExecutor(N_READERS, 'reader') as readers:
                 self._feed(readers)
+            self._announce_when_there_is_room(_LAST)
         except BaseException as error:  # whatever it is, it must reach the caller
-            self._ready.put(error)
+            self._announce_when_there_is_room(error)
+
+    def _announce_when_there_is_room(self, item):
+        while not self._closed.is_set():
+            try:
+                return self._ready.put(item, timeout=CLOSED_CHECK_S)
+            except queue.Full:
+                pass
 
     def _feed(self, readers):
         pending = collections.deque()
@@ -366,7 +382,7 @@ class Feeder:
         if step is None:
             if self._data_set.features:
                 self._data_set.features.flush()
-            self._ready.put(None)
+            self._announce_when_there_is_room(None)
             return
         index, utterances, futures = step
         items = [item for future in futures for item in future.result()]
@@ -378,7 +394,8 @@ class Feeder:
             if self._closed.is_set():
                 return
             raise
-        self._ready.put(Step(index, [self._data_set.examples[i] for i in read]))
+        self._announce_when_there_is_room(
+            Step(index, [self._data_set.examples[i] for i in read]))
 
 
 def _parts(indices):
