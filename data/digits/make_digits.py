@@ -51,11 +51,11 @@ VARIANTS = {
     "dev": ("f4", "m2", "m6"),
     "test": ("f3", "f5", "m4", "m8"),
 }
-PER_LENGTH = {"train": 140, "dev": 12, "test": 16}  # strings of each length
+PER_LENGTH = {"train": 126, "dev": 12, "test": 16}  # strings of each length
 
-SPEED_WPM = (110, 200)    # words a minute (espeak-ng -s)
+SPEED_WPM = (110, 180)    # words a minute (espeak-ng -s)
 PITCH = (20, 80)          # espeak-ng -p, from 0 to 99
-GAP_10MS = (0, 6)         # pause between words, 10 ms units (espeak-ng -g)
+GAP_10MS = (2, 8)         # pause between words, 10 ms units (espeak-ng -g)
 AMPLITUDE = 40            # espeak-ng -a; low enough not to clip
 PEAK = (0.3, 0.9)         # largest sample, as a part of full scale
 SNR_DB = (18.0, 30.0)     # speech power over noise power
