@@ -14,7 +14,7 @@ def test_settings_table_is_current():
 
 
 def test_files_that_it_links_to_exist():
-    for target in re.findall(r'\]\(([^)#:]+)\)', TEXT):
+    for target in re.findall(r'\]\(([\w./-]+)\)', TEXT):
         assert os.path.exists(os.path.join(PROJECT, target)), target
 
 
