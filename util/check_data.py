@@ -60,9 +60,9 @@ def _set_lines(data_set):
         yield '%-5s empty' % data_set.name
         return
     lengths = np.array([example.seconds for example in data_set.examples])
-    yield '%-5s %d utterances, %.2f hours; shortest %.2f s, median %.2f s, longest %.2f s' % (
-        data_set.name, len(lengths), lengths.sum() / 3600, lengths.min(), np.median(lengths),
-        lengths.max())
+    yield ('%-5s %d utterances, %.1f s (%.2f hours); shortest %.2f s, median %.2f s, longest %.2f '
+           's') % (data_set.name, len(lengths), lengths.sum(), lengths.sum() / 3600, lengths.min(),
+                   np.median(lengths), lengths.max())
     words = sum(len(example.transcript.split()) for example in data_set.examples)
     yield '      %d words; %s' % (words, ', '.join(
         '%d at %d Hz with %d channel%s' % (count, rate, channels, 's' * (channels > 1))
@@ -85,7 +85,7 @@ def _character_lines(excluded, alphabet):
     """Characters that the alphabet doesn't hold, with counts and examples."""
     counts, examples = collections.Counter(), collections.defaultdict(list)
     for utterance in excluded:
-        cleaned, unknown = text.clean_transcript(utterance.transcript, alphabet)
+        cleaned, unknown = text.clean_transcript(utterance.transcript or '', alphabet)
         for char in unknown:
             counts[char] += cleaned.count(char)
             examples[char].append(utterance)

@@ -1,0 +1,159 @@
+"""Caches of headers and features: what is found again, what is computed anew."""
+import os
+import threading
+
+import numpy as np
+import pytest
+
+from conftest import speech, write_wav
+from util import audio, cache, feeding
+
+COLUMNS = 3
+
+
+def utterance(path, **part):
+    return feeding.Utterance(str(path), 'name', 'text', **part)
+
+
+def features(steps, seed=0):
+    return np.random.default_rng(seed).normal(size=(steps, COLUMNS)).astype(np.float32)
+
+
+def feature_cache(folder, settings=(1,), limit=10**9):
+    return cache.FeatureCache(str(folder), 'a,b', settings, COLUMNS, limit)
+
+
+@pytest.fixture
+def wav(tmp_path):
+    return write_wav(tmp_path / 'a.wav', speech(0.5))
+
+
+def header_cache(folder, *paths):
+    headers = cache.HeaderCache(str(folder))
+    headers.load(paths)
+    return headers
+
+
+def test_known_headers_are_not_read_again(tmp_path, wav, monkeypatch):
+    headers = header_cache(tmp_path / 'c', wav)
+    assert headers.info(wav) == (16000, 1, 8000)
+    headers.close()
+    monkeypatch.setattr(audio, 'audio_info', None)
+    assert header_cache(tmp_path / 'c', wav).info(wav) == (16000, 1, 8000)
+
+
+def test_changed_file_is_read_again(tmp_path, wav):
+    headers = header_cache(tmp_path / 'c', wav)
+    headers.info(wav)
+    headers.close()
+    write_wav(wav, speech(0.75))
+    assert header_cache(tmp_path / 'c', wav).info(wav).frames == 12000
+
+
+def test_missing_file_says_why(tmp_path):
+    with pytest.raises(audio.AudioError, match='No such file'):
+        header_cache(tmp_path / 'c').info(str(tmp_path / 'nowhere.wav'))
+
+
+def test_damaged_header_table_is_replaced(tmp_path, wav):
+    (tmp_path / 'c').mkdir()
+    (tmp_path / 'c' / 'headers.sqlite').write_bytes(os.urandom(5000))
+    headers = header_cache(tmp_path / 'c', wav)
+    assert not headers.broken and headers.info(wav).frames == 8000
+    headers.close()
+    assert header_cache(tmp_path / 'c', wav).info(wav).frames == 8000
+
+
+def test_cache_that_cannot_be_made_is_said_and_done_without(tmp_path, wav, caplog):
+    (tmp_path / 'file').write_text('in the way')
+    headers = header_cache(tmp_path / 'file', wav)
+    assert headers.info(wav).frames == 8000
+    headers.close()
+    kept = feature_cache(tmp_path / 'file')
+    kept.put(utterance(wav), features(4))
+    assert kept.get(utterance(wav)) is None
+    kept.close()
+    assert len([r for r in caplog.records if 'going on without the cache' in r.message]) == 2
+
+
+def test_features_come_back_in_the_next_run(tmp_path, wav):
+    first = feature_cache(tmp_path / 'c')
+    first.put(utterance(wav), features(4))
+    first.put(utterance(wav, start_s=0.1, stop_s=0.3), features(2, seed=1))
+    first.put(utterance(wav, channel=1), features(7, seed=2))
+    first.close()
+    second = feature_cache(tmp_path / 'c')
+    np.testing.assert_array_equal(second.get(utterance(wav)), features(4))
+    np.testing.assert_array_equal(second.get(utterance(wav, start_s=0.1, stop_s=0.3)),
+                                  features(2, seed=1))
+    np.testing.assert_array_equal(second.get(utterance(wav, channel=1)), features(7, seed=2))
+    assert second.get(utterance(wav, start_s=0.1)) is None
+
+
+def test_other_settings_have_another_file(tmp_path, wav):
+    first = feature_cache(tmp_path / 'c')
+    first.put(utterance(wav), features(4))
+    first.close()
+    assert feature_cache(tmp_path / 'c', settings=(2,)).get(utterance(wav)) is None
+
+
+def test_features_of_a_changed_file_are_stale(tmp_path, wav):
+    kept = feature_cache(tmp_path / 'c')
+    kept.put(utterance(wav), features(4))
+    kept.flush()
+    assert kept.get(utterance(wav)) is not None
+    write_wav(wav, speech(0.75))
+    assert kept.get(utterance(wav)) is None
+    kept.put(utterance(wav), features(5))
+    kept.flush()
+    np.testing.assert_array_equal(kept.get(utterance(wav)), features(5))
+
+
+@pytest.mark.parametrize('damage', ['flipped', 'short'])
+def test_damaged_features_are_not_handed_out(tmp_path, wav, damage):
+    first = feature_cache(tmp_path / 'c')
+    first.put(utterance(wav), features(4))
+    first.close()
+    path = first.path + '.bin'
+    content = bytearray(open(path, 'rb').read())
+    content[17] ^= 255
+    open(path, 'wb').write(content if damage == 'flipped' else content[:20])
+    second = feature_cache(tmp_path / 'c')
+    assert second.get(utterance(wav)) is None
+    second.put(utterance(wav), features(4))
+    second.flush()
+    np.testing.assert_array_equal(second.get(utterance(wav)), features(4))
+
+
+def test_limit_holds_and_is_said_once(tmp_path, wav, caplog):
+    caplog.set_level('INFO')
+    kept = feature_cache(tmp_path / 'c', limit=4 * 4 * COLUMNS)
+    kept.put(utterance(wav), features(4))
+    kept.put(utterance(wav, channel=0), features(1))
+    kept.flush()
+    kept.put(utterance(wav, channel=1), features(1))
+    kept.close()
+    assert os.path.getsize(kept.path + '.bin') == 4 * 4 * COLUMNS
+    assert len([r for r in caplog.records if 'limit' in r.message]) == 1
+
+
+def test_two_runs_append_to_one_file(tmp_path, wav):
+    caches = [feature_cache(tmp_path / 'c') for _ in range(2)]
+
+    def fill(which):
+        for n in range(30):
+            caches[which].put(utterance(wav, channel=100 * which + n), features(3, seed=n))
+            caches[which].flush()
+    threads = [threading.Thread(target=fill, args=(which,)) for which in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for each in caches:
+        assert not each.broken
+        each.close()
+    together = feature_cache(tmp_path / 'c')
+    for which in range(2):
+        for n in range(30):
+            np.testing.assert_array_equal(together.get(utterance(wav, channel=100 * which + n)),
+                                          features(3, seed=n))

@@ -1,0 +1,200 @@
+"""Parts of DeepSpeech.py at tiny, unequal sizes; whole runs are in test_train.py."""
+import os
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+import DeepSpeech
+from conftest import load_config, make_corpus, speech, write_wav
+from util import config as settings, text
+
+B, T, N_INPUT, N_CONTEXT, N_CHARACTER = 3, 11, 4, 1, 7
+SIZES = dict(n_input=N_INPUT, n_context=N_CONTEXT, n_hidden_1=6, n_hidden_2=8, n_hidden_5=9,
+             n_cell_dim=5, default_stddev=0.5)
+N_FEATURES = N_INPUT * 3
+
+
+def run(build, feed=None, seed=1):
+    """Values of what build() puts into a new graph, its variables initialised."""
+    with tf.Graph().as_default(), tf.Session() as session:
+        tf.set_random_seed(seed)
+        fetches = build()
+        session.run(tf.global_variables_initializer())
+        return session.run(fetches, feed)
+
+
+def batch_x(seed=0):
+    return np.random.default_rng(seed).normal(size=(B, T, N_FEATURES)).astype(np.float32)
+
+
+def logits(x, lengths, **more):
+    return lambda: DeepSpeech.BiRNN(tf.constant(x), tf.constant(lengths),
+                                    config=load_config(**SIZES), n_character=N_CHARACTER, **more)
+
+
+def test_logits_are_time_major():
+    assert run(logits(batch_x(), [T, T, T])).shape == (T, B, N_CHARACTER)
+
+
+def test_rank_is_checked_at_the_door():
+    with pytest.raises(ValueError, match=r'batch_x must be \[batch, n_steps, n_features\]'):
+        run(logits(batch_x()[0], [T]))
+
+
+def test_padding_changes_no_logits_before_the_end():
+    lengths = [11, 7, 2]
+    clean, dirty = batch_x(), batch_x()
+    for row, length in enumerate(lengths):
+        clean[row, length:] = 0
+        dirty[row, length:] = 99
+    first, second = run(logits(clean, lengths)), run(logits(dirty, lengths))
+    alone = run(logits(clean[1:2, :7], [7]))
+    for row, length in enumerate(lengths):
+        np.testing.assert_array_equal(first[:length, row], second[:length, row])
+    np.testing.assert_allclose(alone[:, 0], first[:7, 1], atol=1e-6)
+
+
+def test_order_in_the_batch_does_not_matter():
+    x = batch_x()
+    forward, backward = run(logits(x, [11, 7, 2])), run(logits(x[::-1], [2, 7, 11]))
+    np.testing.assert_allclose(forward[:, ::-1], backward, atol=1e-6)
+
+
+def test_activation_is_clipped():
+    def dense():
+        return DeepSpeech._dense(tf.constant([[-1.0], [1.0], [50.0]]), 1, 2,
+                                 load_config(b1_stddev=0, h1_stddev=0, relu_clip=20), None)
+    with tf.Graph().as_default(), tf.Session() as session:
+        y = dense()
+        session.run(tf.global_variables_initializer(), {
+            v.initial_value: np.ones(v.shape) * (v.op.name == 'h1')
+            for v in tf.global_variables()})
+        np.testing.assert_array_equal(session.run(y), [[0, 0], [1, 1], [20, 20]])
+
+
+def mask(layer=1, step=0, tower=0, training=True, rate=0.25, seed=7):
+    dropout = DeepSpeech.Dropout(tf.constant(training), tf.constant(
+        [seed, (step << 16) + (tower << 8)], tf.int64))
+    return DeepSpeech._dropout_mask([100, 50], rate, layer, dropout)
+
+
+def test_dropout_depends_on_seed_step_tower_and_layer_alone():
+    values = run(lambda: [mask(), mask(), mask(layer=2), mask(step=1), mask(tower=1),
+                          mask(seed=8)])
+    np.testing.assert_array_equal(values[0], values[1])
+    for other in values[2:]:
+        assert (values[0] != other).any()
+
+
+def test_dropout_keeps_the_mean_and_is_off_outside_training():
+    on, off = run(lambda: [mask(), mask(training=False)])
+    assert set(np.unique(on)) == {0, np.float32(1 / 0.75)}
+    assert abs(on.mean() - 1) < 0.03
+    np.testing.assert_array_equal(off, [[1.0]])
+
+
+def test_beam_search_keeps_doubled_letters():
+    path = [1, 12, 28, 12, 28]  # a l - l -
+    scores = np.full((5, 1, 29), -9, np.float32)
+    scores[np.arange(5), 0, path] = 9
+    decoded = run(lambda: DeepSpeech.decode(tf.constant(scores), [5], 10))
+    assert text.sparse_tensor_value_to_texts(decoded) == ['all']
+
+
+def test_gradients_are_weighted_by_the_towers_utterances():
+    def build():
+        pairs = [[(tf.constant([1.0, 2.0]), 'v'), (tf.constant(3.0), 'w')],
+                 [(tf.constant([5.0, 6.0]), 'v'), (tf.constant(7.0), 'w')]]
+        averaged = DeepSpeech.average_gradients(pairs, [0.75, 0.25])
+        plain = DeepSpeech.average_gradients(pairs)
+        assert [name for _, name in averaged] == ['v', 'w']
+        return [g for g, _ in averaged], [g for g, _ in plain]
+    weighted, plain = run(build)
+    np.testing.assert_allclose(weighted[0], [2, 3])
+    assert weighted[1] == pytest.approx(4)
+    np.testing.assert_allclose(plain[0], [3, 4])
+
+
+def test_report_has_the_notebooks_form(caplog):
+    caplog.set_level('INFO')
+    results = (['go', 'turn it on', 'all right', 'stay'], ['no', 'turn on', 'all right', 'stay'],
+               [1.0, 0.3, 0.0, 0.0], [5.5, 2.25, 1.0, 9.0])
+    wer = DeepSpeech.calculate_and_print_wer_report('Test', results, report_count=2)
+    assert wer == pytest.approx(2 / 7)
+    lines = [record.getMessage() for record in caplog.records]
+    assert lines == [
+        'Test WER: 0.285714',
+        '-' * 80, '    WER:    0.333333', '    loss:   2.250000',
+        '    source: "turn it on"', '    result: "turn on"',
+        '-' * 80, '    WER:    1.000000', '    loss:   5.500000',
+        '    source: "go"', '    result: "no"']
+
+
+def test_report_takes_the_lowest_losses(caplog):
+    caplog.set_level('INFO')
+    results = (['a', 'b', 'c'], ['x', 'y', 'z'], [1.0] * 3, [3.0, 1.0, 2.0])
+    DeepSpeech.calculate_and_print_wer_report('Test', results, report_count=2)
+    shown = [r.getMessage() for r in caplog.records if 'source' in r.getMessage()]
+    assert shown == ['    source: "b"', '    source: "c"']
+
+
+def test_idle_towers_add_no_results():
+    sparse = tf.SparseTensorValue(np.array([[0, 0]]), np.array([1]), np.array([1, 1]))
+    tower = DeepSpeech.TowerResult(np.array([2.0]), 2.0, np.array([0.5]), 0.5, sparse, sparse, 1)
+    results = ([], [], [], [])
+    DeepSpeech.collect_results(results, [tower, tower._replace(count=0)], text.Alphabet())
+    assert results == (['a'], ['a'], [0.5], [2.0])
+
+
+def joined(tmp_path, importers='csv,ldc93s1', paths=None):
+    make_corpus(tmp_path)
+    write_wav(tmp_path / 'ldc' / 'LDC93S1.wav', speech(1.5))
+    (tmp_path / 'ldc' / 'LDC93S1.txt').write_text('0 24000 She had it.')
+    return load_config(importer=importers, cache_dir=tmp_path / 'cache',
+                       dataset_path=paths or '%s,%s' % (tmp_path, tmp_path / 'ldc'),
+                       train_files='train.csv', dev_files='dev.csv', test_files='test.csv')
+
+
+def test_several_importers_are_joined_set_by_set(tmp_path):
+    data_sets = DeepSpeech.read_data_sets(joined(tmp_path), text.Alphabet())
+    assert [len(data_set) for data_set in data_sets] == [6, 3, 3]
+    assert data_sets.test.examples[-1].transcript == 'she had it'
+
+
+def test_each_importer_needs_its_path(tmp_path):
+    with pytest.raises(settings.ConfigError, match='ds_dataset_path must be as many folders'):
+        DeepSpeech.read_data_sets(joined(tmp_path, paths='one'), text.Alphabet())
+
+
+def test_unknown_importer_is_named(tmp_path):
+    with pytest.raises(settings.ConfigError, match="ds_importer .*librivox.* got 'ldc'"):
+        DeepSpeech.read_data_sets(joined(tmp_path, importers='csv,ldc'), text.Alphabet())
+
+
+def test_interrupted_export_leaves_no_version(tmp_path, monkeypatch):
+    config = load_config(export_dir=tmp_path, **SIZES)
+
+    def fail(self, *arguments, **options):
+        raise RuntimeError('disk full')
+    monkeypatch.setattr(tf.saved_model.Builder, 'save', fail)
+    with tf.Graph().as_default():
+        logits(batch_x(), [T, T, T])()
+        names = {v.op.name: np.zeros(v.shape, np.float32) for v in tf.global_variables()}
+    with pytest.raises(RuntimeError, match='disk full'):
+        DeepSpeech.export(config, N_CHARACTER, names)
+    assert not [name for name in os.listdir(tmp_path) if name.isdigit()]
+
+
+def test_importing_defines_and_does_nothing(tmp_path):
+    import subprocess
+    import sys
+    from conftest import PROJECT
+    code = ('import os, sys; sys.path.insert(0, %r); before = dict(os.environ)\n'
+            'import DeepSpeech, threading\n'
+            'assert threading.active_count() == 1\n'
+            'assert dict(os.environ) == before' % PROJECT)
+    done = subprocess.run([sys.executable, '-c', code], cwd=tmp_path, capture_output=True,
+                          text=True, env=dict(os.environ, ds_nonsense='1'))
+    assert done.returncode == 0, done.stderr
+    assert os.listdir(tmp_path) == []
