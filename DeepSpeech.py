@@ -14,12 +14,11 @@ import collections
 import contextlib
 import dataclasses
 import datetime
-import importlib
+import errno
 import itertools
 import logging
 import math
 import os
-import pkgutil
 import re
 import shutil
 import signal
@@ -45,19 +44,28 @@ Dropout = collections.namedtuple('Dropout', 'is_training seed')
 TowerResult = collections.namedtuple(
     'TowerResult', 'total_loss avg_loss distance label_error_rate decoded labels count')
 
-# What a checkpoint knows of the run besides the weights
-State = collections.namedtuple('State', 'epoch epoch_step epoch_loss step_size best_dev_loss')
+# What a checkpoint knows of the run besides the weights: epochs that are done; of the one after
+# them the steps, the utterances, the sum of their losses, and a checksum of its order; the last
+# epoch whose validation is done or wasn't due, and the lowest dev loss
+State = collections.namedtuple(
+    'State', 'epoch epoch_step epoch_done epoch_loss order validated best_dev_loss')
+INITIAL_STATE = State(0, 0, 0, 0.0, 0, 0, math.inf)
 
 # Handles of the graph that trains and evaluates
 Model = collections.namedtuple(
-    'Model', 'graph selector n_utterances is_training towers avg_loss train_op summaries '
+    'Model', 'graph selector n_utterances is_training towers avg_loss train_step summaries '
     'global_step state state_values assign_state saver best_saver')
 
 # What is passed along in a run
 Run = collections.namedtuple('Run', 'session model data_sets config alphabet stop writers')
 
-# Figures of one pass over a data set; rates is a text.ErrorRates, None where nothing was decoded
-Outcome = collections.namedtuple('Outcome', 'loss label_error_rate rates wer results seconds')
+# Of each utterance of a pass: transcript, decoded text, edit distance over length, CTC loss
+Results = collections.namedtuple('Results', 'sources texts distances losses')
+
+# Figures of one pass over a data set, and how long it took for how much audio; without decoding
+# label_error_rate and rates, a text.ErrorRates, are None
+Outcome = collections.namedtuple(
+    'Outcome', 'loss label_error_rate rates results seconds audio_seconds')
 
 
 class TrainingError(RuntimeError):
@@ -239,9 +247,16 @@ def get_tower_results(batch, devices, *, config, n_character, dropout=None, opti
             if optimizer is not None:
                 gradients.append(optimizer.compute_gradients(result.avg_loss))
     weights = tower_weights(results)
-    label_error_rate = tf.add_n([r.label_error_rate * w for r, w in zip(results, weights)])
-    avg_loss = tf.add_n([r.avg_loss * w for r, w in zip(results, weights)])
+    label_error_rate = _weighted([result.label_error_rate for result in results], weights)
+    avg_loss = _weighted([result.avg_loss for result in results], weights)
     return results, gradients, label_error_rate, avg_loss
+
+
+def _weighted(values, weights):
+    """Sum of the towers' values; what an idle tower made of its stand-in counts for nothing, even
+    if it isn't finite."""
+    return tf.add_n([tf.math.multiply_no_nan(value, weight)
+                     for value, weight in zip(values, weights)])
 
 
 def tower_weights(results):
@@ -262,8 +277,8 @@ def average_gradients(tower_gradients, weights=None):
     if len(tower_gradients) == 1:
         return tower_gradients[0]
     weights = weights or [1.0 / len(tower_gradients)] * len(tower_gradients)
-    return [(tf.add_n([gradient * weight for (gradient, _), weight in zip(pairs, weights)]),
-             pairs[0][1]) for pairs in zip(*tower_gradients)]
+    return [(_weighted([gradient for gradient, _ in pairs], weights), pairs[0][1])
+            for pairs in zip(*tower_gradients)]
 
 
 def apply_gradients(optimizer, average_grads, global_step=None):
@@ -272,18 +287,21 @@ def apply_gradients(optimizer, average_grads, global_step=None):
 
 
 def log_variable(variable, gradient=None):
-    """Summaries of a variable: mean, standard deviation, extremes, histogram; of its gradient
-    the histogram."""
-    name = variable.op.name
-    mean = tf.reduce_mean(variable)
-    tf.summary.scalar(name + '/mean', mean)
-    tf.summary.scalar(name + '/stddev', tf.sqrt(tf.reduce_mean(tf.square(variable - mean))))
-    tf.summary.scalar(name + '/max', tf.reduce_max(variable))
-    tf.summary.scalar(name + '/min', tf.reduce_min(variable))
-    tf.summary.histogram(name + '/histogram', variable)
+    """Summaries of a variable and of its gradient: mean, standard deviation, extremes,
+    histogram."""
+    _log_statistics(variable.op.name, variable)
     if gradient is not None:
         values = gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
-        tf.summary.histogram(name + '/gradients', values)
+        _log_statistics(variable.op.name + '/gradients', values)
+
+
+def _log_statistics(name, values):
+    mean = tf.reduce_mean(values)
+    tf.summary.scalar(name + '/mean', mean)
+    tf.summary.scalar(name + '/stddev', tf.sqrt(tf.reduce_mean(tf.square(values - mean))))
+    tf.summary.scalar(name + '/max', tf.reduce_max(values))
+    tf.summary.scalar(name + '/min', tf.reduce_min(values))
+    tf.summary.histogram(name + '/histogram', values)
 
 
 def log_grads_and_vars(grads_and_vars):
@@ -314,8 +332,9 @@ def build_model(data_sets, config, n_character):
         averaged = average_gradients(gradients, tower_weights(towers))
         if config.log_variables:
             log_grads_and_vars(averaged)
-        train_op = apply_gradients(optimizer, averaged, global_step)
-        return Model(graph, selector, n_utterances, is_training, towers, avg_loss, train_op,
+        with tf.control_dependencies([apply_gradients(optimizer, averaged, global_step)]):
+            train_step = global_step.read_value()  # to run it trains
+        return Model(graph, selector, n_utterances, is_training, towers, avg_loss, train_step,
                      tf.summary.merge_all(), global_step, *_state_variables(),
                      tf.train.Saver(max_to_keep=5, save_relative_paths=True),
                      tf.train.Saver(max_to_keep=1, save_relative_paths=True))
@@ -323,11 +342,10 @@ def build_model(data_sets, config, n_character):
 
 def _state_variables():
     """Variables for a State, placeholders for new values and the operation that sets them."""
-    initial = State(0, 0, 0.0, 0, math.inf)
-    types = State(tf.int64, tf.int64, tf.float64, tf.int64, tf.float64)
+    types = State(tf.int64, tf.int64, tf.int64, tf.float64, tf.int64, tf.int64, tf.float64)
     state = State(*[tf.get_variable('run_state/' + name, trainable=False, dtype=dtype,
                                     initializer=tf.constant(value, dtype))
-                    for name, value, dtype in zip(State._fields, initial, types)])
+                    for name, value, dtype in zip(State._fields, INITIAL_STATE, types)])
     values = State(*[tf.placeholder(dtype, []) for dtype in types])
     return state, values, tf.group(*[tf.assign(v, new) for v, new in zip(state, values)])
 
@@ -351,37 +369,38 @@ def calculate_and_print_wer_report(caption, results_tuple, report_count=10):
 
     Args:
       caption: text before the figures.
-      results_tuple: (sources, results, distances, losses), a list each, as `collect_results`
-        fills them.
+      results_tuple: Results, as `collect_results` fills them.
       report_count: utterances to print, ordered by their WER.
     Returns:
       The WER over all words.
     """
-    sources, results, _, losses = results_tuple
-    rates, wer = text.wers(sources, results)
-    items = [item for item in zip(sources, results, rates, losses) if item[2] > 0]
+    results = Results(*results_tuple)
+    rates, wer = text.wers(results.sources, results.texts)
+    items = [item for item in zip(results.sources, results.texts, rates, results.losses)
+             if item[2] > 0]
     items = sorted(items, key=lambda item: item[3])[:report_count]
     print_wer_report(caption, wer, sorted(items, key=lambda item: item[2]))
     return wer
 
 
 def collect_results(results_tuple, returns, alphabet):
-    """Adds the values of the towers of one step to (sources, results, distances, losses)."""
+    """Adds the values of the towers of one step, TowerResults, to Results."""
+    results = Results(*results_tuple)
     for tower in returns:
         if tower.count:
-            results_tuple[0].extend(text.sparse_tensor_value_to_texts(tower.labels, alphabet))
-            results_tuple[1].extend(text.sparse_tensor_value_to_texts(tower.decoded, alphabet))
-            results_tuple[2].extend(tower.distance.tolist())
-            results_tuple[3].extend(tower.total_loss.tolist())
+            results.sources.extend(text.sparse_tensor_value_to_texts(tower.labels, alphabet))
+            results.texts.extend(text.sparse_tensor_value_to_texts(tower.decoded, alphabet))
+            results.distances.extend(tower.distance.tolist())
+            results.losses.extend(tower.total_loss.tolist())
 
 
-def _outcome(results, loss, seconds):
-    """Outcome of the collected results of one pass."""
-    sources, texts, distances, _ = results
-    if not sources:
-        return Outcome(loss, None, None, None, results, seconds)
-    rates = text.error_rates(sources, texts)
-    return Outcome(loss, sum(distances) / len(distances), rates, rates.wer, results, seconds)
+def _outcome(results, loss, seconds, audio_seconds):
+    """Outcome of the collected results of one pass; without any there are no rates."""
+    if not results.sources:
+        return Outcome(loss, None, None, results, seconds, audio_seconds)
+    rates = text.error_rates(results.sources, results.texts)
+    return Outcome(loss, sum(results.distances) / len(results.distances), rates, results,
+                   seconds, audio_seconds)
 
 
 def _report(caption, outcome, config):
@@ -403,10 +422,12 @@ def run_inference(run, data_set, feeder):
       data_set: its DataSet.
       feeder: its feeding.Feeder.
     Returns:
-      Outcome; its loss is the mean CTC loss of an utterance.
+      Outcome; its loss is the mean CTC loss of an utterance, NaN where none could be read.
+    Raises:
+      Interrupted: between two batches.
     """
-    model, results = run.model, ([], [], [], [])
-    started = time.monotonic()
+    model, results = run.model, Results([], [], [], [])
+    started, audio_seconds, total = time.monotonic(), 0.0, 0.0
     progress = run_log.Progress(data_set.name, data_set.total_batches)
     for step in feeder.epoch():
         run.stop.check()
@@ -414,10 +435,12 @@ def run_inference(run, data_set, feeder):
             model.selector: feeding.SET_NAMES.index(data_set.name),
             model.n_utterances: len(step.examples)})
         collect_results(results, towers, run.alphabet)
-        progress.update(step.index + 1, sum(results[3]) / len(results[3]))
+        audio_seconds += step.seconds
+        total = sum(tower.count * tower.avg_loss for tower in towers) + total
+        progress.update(step.index + 1, total / len(results.losses))
     progress.close()
-    loss = sum(results[3]) / len(results[3]) if results[3] else math.nan
-    return _outcome(results, loss, time.monotonic() - started)
+    loss = total / len(results.losses) if results.losses else math.nan
+    return _outcome(results, float(loss), time.monotonic() - started, audio_seconds)
 
 
 def train(run, state):
@@ -431,70 +454,78 @@ def train(run, state):
       Interrupted: after a checkpoint was saved.
     """
     config, data_sets = run.config, run.data_sets
-    train_outcome = dev_outcome = dev_feeder = None
+    train_outcome = dev_outcome = None
     with contextlib.ExitStack() as feeders:
+        dev_feeder = None
+        if config.validation_step:
+            dev_feeder = feeders.enter_context(data_sets.dev.feed(run.session))
+        if state.validated < state.epoch:  # the run before was interrupted in its validation
+            state, dev_outcome = _validate(run, state, dev_feeder)
         if state.epoch < config.training_iters:
             feeder = feeders.enter_context(data_sets.train.feed(
                 run.session, state.epoch, state.epoch_step, config.training_iters - state.epoch))
         for epoch in range(state.epoch + 1, config.training_iters + 1):
-            last = epoch == config.training_iters
             log.info('Epoch %d of %d started', epoch, config.training_iters)
-            state, train_outcome = _train_epoch(run, state, feeder,
-                                                _due(config.display_step, epoch, last))
+            state, train_outcome = _train_epoch(run, state, feeder)
             _report('Training', train_outcome, config)
-            new_dev = None
-            if len(data_sets.dev) and _due(config.validation_step, epoch, last):
-                dev_feeder = dev_feeder or feeders.enter_context(data_sets.dev.feed(run.session))
-                state, new_dev = _validate(run, state, dev_feeder)
+            state, new_dev = _validate(run, state, dev_feeder)
             dev_outcome = new_dev or dev_outcome
-            if _due(config.checkpoint_step, epoch, last) or last:
+            if epoch == config.training_iters or _due(config.checkpoint_step, epoch, config):
                 _save(run, state)
             _log_epoch(run, epoch, train_outcome, new_dev)
     return state, train_outcome, dev_outcome
 
 
-def _due(every, epoch, last):
-    return every > 0 and (epoch % every == 0 or last)
+def _due(every, epoch, config):
+    """Whether what happens every so many epochs, and after the last, happens after this one."""
+    return every > 0 and (epoch % every == 0 or epoch == config.training_iters)
 
 
-def _train_epoch(run, state, feeder, query_report):
+def _train_epoch(run, state, feeder):
     """Trains over what is left of an epoch.
 
     Returns:
       (State after the epoch, Outcome). The loss is the mean over all utterances of the epoch,
-      those before an interruption included.
+      those before an interruption included; error rates cover those after it.
     """
-    model, results, done = run.model, ([], [], [], []), 0
-    data_set = run.data_sets.train
-    done = state.epoch_step * data_set.step_size
-    started = time.monotonic()
-    progress = run_log.Progress('train', data_set.total_batches)
+    results, data_set = Results([], [], [], []), run.data_sets.train
+    query_report = _due(run.config.display_step, state.epoch + 1, run.config)
+    state = state._replace(order=data_set.order_checksum(state.epoch))
+    started, audio_seconds = time.monotonic(), 0.0
+    progress = run_log.Progress('train', data_set.total_batches,
+                                already=state.epoch_step)
     for step in feeder.epoch():
         if run.stop.wanted:
             progress.close()
-            path = _save(run, state)
-            raise Interrupted('saved %s: %d epochs and %d steps; ds_restore_checkpoint=1 goes on '
-                              'from there' % (path, state.epoch, state.epoch_step))
+            _save_and_interrupt(run, state)
         loss, towers = _train_step(run, state, step, query_report)
         if not math.isfinite(loss):
             progress.close()
             raise TrainingError(_not_finite(loss, state, step, run.config))
         collect_results(results, towers or (), run.alphabet)
+        audio_seconds += step.seconds
         state = state._replace(epoch_step=step.index + 1,
+                               epoch_done=state.epoch_done + len(step.examples),
                                epoch_loss=state.epoch_loss + loss * len(step.examples))
-        done += len(step.examples)
-        progress.update(step.index + 1, state.epoch_loss / done)
+        progress.update(step.index + 1, state.epoch_loss / state.epoch_done)
     progress.close()
-    if not done:
+    if not state.epoch_done:
         raise feeding.DataError('no usable training utterance is left')
-    outcome = _outcome(results, state.epoch_loss / done, time.monotonic() - started)
-    return state._replace(epoch=state.epoch + 1, epoch_step=0, epoch_loss=0.0), outcome
+    outcome = _outcome(results, state.epoch_loss / state.epoch_done, time.monotonic() - started,
+                       audio_seconds)
+    return state._replace(epoch=state.epoch + 1, epoch_step=0, epoch_done=0, epoch_loss=0.0), outcome
+
+
+def _save_and_interrupt(run, state):
+    path = _save(run, state)
+    raise Interrupted('saved %s: %d epochs%s; ds_restore_checkpoint=1 goes on from there' % (
+        path, state.epoch, ' and %d steps' % state.epoch_step if state.epoch_step else ''))
 
 
 def _train_step(run, state, step, query_report):
     """One update; returns (mean loss of the step, TowerResult values or None)."""
     model, config, writer = run.model, run.config, run.writers['train']
-    fetches = {'loss': model.avg_loss, 'train': model.train_op, 'step': model.global_step}
+    fetches = {'loss': model.avg_loss, 'step': model.train_step}
     if query_report:
         fetches['towers'] = model.towers
     if model.summaries is not None:
@@ -506,7 +537,7 @@ def _train_step(run, state, step, query_report):
                      run_metadata=metadata)
     values = run.session.run(fetches, {model.n_utterances: len(step.examples),
                                        model.is_training: True}, **extra)
-    number = _global_step(run)
+    number = int(values['step'])
     _write_scalars(writer, number, step_loss=values['loss'])
     if 'summaries' in values:
         writer.add_summary(values['summaries'], number)
@@ -517,10 +548,6 @@ def _train_step(run, state, step, query_report):
     return float(values['loss']), values.get('towers')
 
 
-def _global_step(run):
-    return int(run.session.run(run.model.global_step))
-
-
 def _not_finite(loss, state, step, config):
     names = ', '.join(example.utterance.name for example in step.examples)
     return ('the loss is %f in epoch %d, step %d; utterances of this step: %s. A smaller '
@@ -529,36 +556,45 @@ def _not_finite(loss, state, step, config):
 
 
 def _validate(run, state, feeder):
-    """Evaluates the dev set and keeps the weights if they are the best so far.
+    """Evaluates the dev set where that is due, and keeps the weights if they are the best so far.
 
     Returns:
-      (State, Outcome).
+      (State, Outcome or None).
     """
+    due = _due(run.config.validation_step, state.epoch, run.config) and len(run.data_sets.dev)
+    state_after = state._replace(validated=state.epoch)
+    if not due:
+        return state_after, None
     try:
         outcome = run_inference(run, run.data_sets.dev, feeder)
     except Interrupted:
-        _save(run, state)
-        raise
+        _save_and_interrupt(run, state)
     _report('Validation', outcome, run.config)
+    if not math.isfinite(outcome.loss):
+        log.warning('the dev loss is %f; these weights are not kept as the best', outcome.loss)
     if outcome.loss < state.best_dev_loss:
-        state = state._replace(best_dev_loss=outcome.loss)
-        _save(run, state, best=True)
-    return state, outcome
+        state_after = state_after._replace(best_dev_loss=outcome.loss)
+        _save(run, state_after)  # first, so that best/ is never ahead of what a resume finds
+        _save(run, state_after, best=True)
+    return state_after, outcome
 
 
 def _log_epoch(run, epoch, outcome, dev_outcome):
     """The line of an epoch and its scalars."""
-    speed = run.data_sets.train.seconds / outcome.seconds
     parts = ['train ' + _figures(outcome)]
     if dev_outcome:
         parts.append('dev ' + _figures(dev_outcome))
-    parts.append('%.1f s, %.0f s of audio a second' % (outcome.seconds, speed))
+    parts.append('%.1f s, %.0f s of audio a second' % (
+        outcome.seconds, outcome.audio_seconds / outcome.seconds))
     log.info('Epoch %d of %d finished: %s', epoch, run.config.training_iters, '; '.join(parts))
     step = _global_step(run)
-    _write_outcome(run.writers['train'], step, outcome, run.data_sets.train,
-                   learning_rate=run.config.learning_rate)
+    _write_outcome(run.writers['train'], step, outcome, learning_rate=run.config.learning_rate)
     if dev_outcome:
-        _write_outcome(run.writers['dev'], step, dev_outcome, run.data_sets.dev)
+        _write_outcome(run.writers['dev'], step, dev_outcome)
+
+
+def _global_step(run):
+    return int(run.session.run(run.model.global_step))
 
 
 def _figures(outcome):
@@ -573,9 +609,9 @@ def _figures(outcome):
     return words
 
 
-def _write_outcome(writer, step, outcome, data_set, **scalars):
+def _write_outcome(writer, step, outcome, **scalars):
     scalars.update(loss=outcome.loss,
-                   audio_seconds_per_second=data_set.seconds / outcome.seconds)
+                   audio_seconds_per_second=outcome.audio_seconds / outcome.seconds)
     if outcome.rates:
         scalars.update(label_error_rate=outcome.label_error_rate, wer=outcome.rates.wer,
                        cer=outcome.rates.cer)
@@ -589,25 +625,35 @@ def _write_scalars(writer, step, **scalars):
 
 
 class StopRequest:
-    """Ctrl-C and SIGTERM end a run at the next step, so that what was learned can be saved."""
+    """Ctrl-C and SIGTERM end training at the next step, so that what was learned can be saved."""
 
     def __init__(self):
         self.wanted = False
 
-    def install(self):
-        """Takes over both signals; the second time they do what they usually do."""
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._receive)
+    @contextlib.contextmanager
+    def installed(self):
+        """Takes over both signals meanwhile; the second time one comes it does what it always
+        does."""
+        before = {number: signal.signal(number, self._receive)
+                  for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     def _receive(self, number, frame):
         del frame
         self.wanted = True
-        log.warning('%s: stopping after this step', signal.Signals(number).name)
+        usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+        signal.signal(number, usual)
+        log.warning('%s: stopping after this step; once more to stop at once',
+                    signal.Signals(number).name)
 
     def check(self):
         """Raises Interrupted where an end was asked for."""
         if self.wanted:
-            raise Interrupted('the checkpoints hold what was learned')
+            raise Interrupted('training was done; ds_restore_checkpoint=1 tests and exports')
 
 
 # Checkpoints
@@ -619,17 +665,22 @@ def _save(run, state, best=False):
     Raises:
       TrainingError: it can't be written. The checkpoints before it stay as they are.
     """
-    model = run.model
-    directory, saver = run.config.checkpoint_dir, model.saver
+    model, directory = run.model, run.config.checkpoint_dir
     if best:
-        directory, saver = os.path.join(directory, checkpoint.BEST_DIR), model.best_saver
+        directory = checkpoint.best_dir(directory)
     run.session.run(model.assign_state, dict(zip(model.state_values, state)))
     try:
-        return saver.save(run.session, os.path.join(directory, checkpoint.BASENAME),
-                          global_step=_global_step(run), write_meta_graph=False)
+        return (model.best_saver if best else model.saver).save(
+            run.session, os.path.join(directory, checkpoint.BASENAME),
+            global_step=_global_step(run), write_meta_graph=False)
     except (tf.errors.OpError, OSError) as error:
         raise TrainingError('the checkpoint cannot be written to %s: %s' % (
-            directory, str(getattr(error, 'message', error)).splitlines()[0])) from None
+            directory, _first_line(error))) from None
+
+
+def _first_line(error):
+    """What an exception says, without TensorFlow's account of the graph."""
+    return (str(getattr(error, 'message', error)).splitlines() or [type(error).__name__])[0]
 
 
 def _restore(run):
@@ -638,7 +689,7 @@ def _restore(run):
     Returns:
       State.
     Raises:
-      CheckpointError: damaged checkpoints only, or another geometry; or nothing to test.
+      CheckpointError: damaged checkpoints only, or another network; or nothing to test.
     """
     model, config = run.model, run.config
     with model.graph.as_default():
@@ -646,35 +697,42 @@ def _restore(run):
         path = None
         if config.restore_checkpoint:
             path = checkpoint.newest_whole(config.checkpoint_dir)
+        if config.training_iters:
+            checkpoint.take_over(model.saver, config.checkpoint_dir)
+            checkpoint.take_over(model.best_saver, checkpoint.best_dir(config.checkpoint_dir))
         if path is None:
-            return _start_afresh(run)
-        checkpoint.check_geometry(path, _geometry(model.graph))
+            _say_afresh(config)
+            return State(*INITIAL_STATE)
         missing = checkpoint.restore(run.session, path, tf.global_variables())
         state = State(*[value.item() for value in run.session.run(model.state)])
-        steps = run.data_sets.train.total_batches
         if model.state.epoch in missing:  # one of the notebook's; its number is the epoch's index
-            state = state._replace(epoch=checkpoint.number(path) + 1)
-            run.session.run(tf.assign(model.global_step, state.epoch * steps))
-        if state.epoch_step and state.step_size != run.data_sets.train.step_size:
-            log.info('another batch size than before: the unfinished epoch starts anew')
-            state = state._replace(epoch_step=0, epoch_loss=0.0)
-        log.info('restored %s: %d epochs done%s', path, state.epoch,
-                 ' and %d steps of the next' % state.epoch_step if state.epoch_step else '')
-        if state.epoch < config.training_iters:
-            log.info('going on with epoch %d at learning rate %g', state.epoch + 1,
-                     config.learning_rate)
-        for saver, directory in ((model.saver, config.checkpoint_dir),
-                                 (model.best_saver, _best_dir(config))):
-            _take_over(saver, directory)
-        return state._replace(step_size=run.data_sets.train.step_size)
+            epoch = checkpoint.number(path) + 1
+            state = State(*INITIAL_STATE)._replace(epoch=epoch, validated=epoch)
+            run.session.run(tf.assign(model.global_step,
+                                      epoch * run.data_sets.train.total_batches))
+    return _resumed(run, state, path)
 
 
-def _best_dir(config):
-    return os.path.join(config.checkpoint_dir, checkpoint.BEST_DIR)
+def _resumed(run, state, path):
+    """The State to go on with; says what that is."""
+    if state.epoch_step and state.order != run.data_sets.train.order_checksum(state.epoch):
+        log.info('other utterances, or another order or batch size than before: the unfinished '
+                 'epoch starts anew')
+        state = state._replace(epoch_step=0, epoch_done=0, epoch_loss=0.0)
+    log.info('restored %s: %d epochs done%s', path, state.epoch,
+             ' and %d steps of the next' % state.epoch_step if state.epoch_step else '')
+    if state.epoch < run.config.training_iters:
+        log.info('going on with epoch %d at learning rate %g', state.epoch + 1,
+                 run.config.learning_rate)
+    return state
 
 
-def _start_afresh(run):
-    config = run.config
+def _say_afresh(config):
+    """Says that the run starts afresh, and what becomes of checkpoints that are there.
+
+    Raises:
+      CheckpointError: where the run was to test a checkpoint.
+    """
     if not config.training_iters:
         raise checkpoint.CheckpointError(
             'ds_training_iters=0 tests a checkpoint, but %s' % (
@@ -686,35 +744,23 @@ def _start_afresh(run):
     elif found:
         log.info('starting afresh; the checkpoints of an earlier run in %s will be replaced '
                  '(ds_restore_checkpoint=1 would go on from %s)', config.checkpoint_dir, found[0])
-        _take_over(run.model.saver, config.checkpoint_dir)
-        _take_over(run.model.best_saver, _best_dir(config))
     else:
         log.info('starting afresh')
-    return State(0, 0, 0.0, run.data_sets.train.step_size, math.inf)
-
-
-def _take_over(saver, directory):
-    """Lets a Saver know of the checkpoints that are there, so that it still keeps only a few."""
-    paths = [path for path in checkpoint.candidates(directory) if os.path.exists(path + '.index')]
-    saver.set_last_checkpoints_with_time(
-        [(path, os.path.getmtime(path + '.index')) for path in reversed(paths)])
-
-
-def _geometry(graph):
-    return checkpoint.geometry_of({variable.op.name: variable.shape.as_list()
-                                   for variable in graph.get_collection('trainable_variables')})
 
 
 def _load_best(run, state):
     """Puts the weights to test and export into the session: the best ones by dev loss where a
-    validation ran, else those of the last epoch. Returns what they are, in words."""
+    validation ran, else those of the last step. Returns what they are, in words."""
     if math.isfinite(state.best_dev_loss):
-        path = checkpoint.newest_whole(_best_dir(run.config))
-        if path is not None:
+        path = checkpoint.newest_whole(checkpoint.best_dir(run.config.checkpoint_dir))
+        if path and checkpoint.value(path, run.model.state.best_dev_loss) == state.best_dev_loss:
             with run.model.graph.as_default():
                 checkpoint.restore(run.session, path, tf.trainable_variables())
             return 'best by dev loss (%.6f), %s' % (state.best_dev_loss, path)
-    return 'of epoch %d' % state.epoch
+        log.warning('the best weights, with the dev loss %.6f, are no longer in %s',
+                    state.best_dev_loss, checkpoint.best_dir(run.config.checkpoint_dir))
+    return 'of epoch %d%s' % (state.epoch, ' and %d steps' % state.epoch_step
+                              if state.epoch_step else '')
 
 
 # Export
@@ -737,21 +783,35 @@ def export(config, n_character, weights):
       weights: {name of the variable: value}.
     Returns:
       Path of the exported version.
+    Raises:
+      TrainingError: it can't be written.
     Source: the notebook's export, which had no lengths and padded with 0, the space's label.
     """
     unfinished = os.path.join(config.export_dir, '.unfinished-%d' % os.getpid())
     shutil.rmtree(unfinished, ignore_errors=True)
+    try:
+        _write_export(unfinished, config, n_character, weights)
+        return _publish_export(unfinished, config)
+    except (tf.errors.OpError, OSError) as error:
+        raise TrainingError('the model cannot be exported to %s: %s' % (
+            config.export_dir, _first_line(error))) from None
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _write_export(path, config, n_character, weights):
     with tf.Graph().as_default(), tf.device('/cpu:0'), tf.Session() as session:
         inputs = tf.placeholder(tf.float32, [None, None, config.n_features], 'input')
         whole = tf.fill([tf.shape(inputs)[0]], tf.shape(inputs)[1])
         length = tf.placeholder_with_default(whole, [None], 'input_length')
-        logits = BiRNN(inputs, length, config=config, n_character=n_character)
+        with tf.variable_scope('', custom_getter=_without_random_initial_values):
+            logits = BiRNN(inputs, length, config=config, n_character=n_character)
         best = decode(logits, length, config.beam_width)
         outputs = tf.sparse_tensor_to_dense(best, default_value=-1)[None]
         session.run(tf.global_variables_initializer(),
                     {v.initial_value: weights[v.op.name] for v in tf.global_variables()})
         signature = tf.saved_model.predict_signature_def
-        builder = tf.saved_model.Builder(unfinished)
+        builder = tf.saved_model.Builder(path)
         builder.add_meta_graph_and_variables(session, [tf.saved_model.SERVING], {
             tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY:
                 signature({'input': inputs}, {'outputs': outputs}),
@@ -759,14 +819,24 @@ def export(config, n_character, weights):
                 signature({'input': inputs, 'input_length': length}, {'outputs': outputs})},
             clear_devices=True)
         builder.save()
-    return _publish_export(unfinished, config)
+
+
+def _without_random_initial_values(getter, name, **options):
+    """The variables of an export get their values from a checkpoint."""
+    return getter(name, **dict(options, initializer=tf.zeros_initializer()))
 
 
 def _publish_export(unfinished, config):
-    older = sorted(int(name) for name in os.listdir(config.export_dir)
-                   if re.fullmatch('[0-9]+', name))
-    path = os.path.join(config.export_dir, str(older[-1] + 1 if older else 1))
-    os.rename(unfinished, path)
+    """Gives a finished export its number; another run may take the same one meanwhile."""
+    older = [int(name) for name in os.listdir(config.export_dir) if re.fullmatch('[0-9]+', name)]
+    for version in itertools.count(max(older, default=0) + 1):
+        path = os.path.join(config.export_dir, str(version))
+        try:
+            os.rename(unfinished, path)
+            break
+        except OSError as error:
+            if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                raise
     if config.remove_export:
         for name in os.listdir(config.export_dir):
             if re.fullmatch('[0-9]+', name) and int(name) in older:
@@ -775,31 +845,6 @@ def _publish_export(unfinished, config):
 
 
 # The run
-
-
-def read_data_sets(config, alphabet):
-    """DataSets of the importer that the settings name; of several, set by set one after the
-    other.
-
-    Raises:
-      ConfigError: no such importer, or not a dataset path for each.
-    """
-    names = [name.strip() for name in config.importer.split(',')]
-    paths = [path.strip() for path in config.dataset_path.split(',')]
-    known = sorted(module.name for module in pkgutil.iter_modules(util.importers.__path__))
-    for name in names:
-        if name not in known:
-            raise settings.ConfigError('ds_importer must be one of %s, or several with commas '
-                                       'between, got %r' % (', '.join(known), name))
-    if len(paths) != len(names):
-        raise settings.ConfigError('ds_dataset_path must be as many folders as ds_importer has '
-                                   'importers (%d), got %r' % (len(names), config.dataset_path))
-    importers = [importlib.import_module('util.importers.' + name) for name in names]
-    if len(importers) == 1:
-        return importers[0].read_data_sets(paths[0], config, alphabet)
-    listings = [importer.list_utterances(path, config) for importer, path in zip(importers, paths)]
-    return feeding.make_data_sets(config, alphabet, *[list(itertools.chain(*part))
-                                                      for part in zip(*listings)])
 
 
 def _check_before_training(config, data_sets):
@@ -813,7 +858,7 @@ def _check_before_training(config, data_sets):
                                    'CTCLossV2 operation runs on GPUs only')
     if config.training_iters:
         run_log.make_dir(config.checkpoint_dir, 'ds_checkpoint_dir')
-        run_log.make_dir(_best_dir(config), 'ds_checkpoint_dir')
+        run_log.make_dir(checkpoint.best_dir(config.checkpoint_dir), 'ds_checkpoint_dir')
     if config.export_dir:
         run_log.make_dir(config.export_dir, 'ds_export_dir')
     if config.training_iters and not len(data_sets.train):
@@ -826,24 +871,30 @@ def _check_before_training(config, data_sets):
 
 
 def test(run):
-    """Evaluates the test set; returns its Outcome, None where it is empty."""
+    """Evaluates the test set; returns its Outcome, None where there is nothing to test."""
     if not len(run.data_sets.test):
         return None
     with run.data_sets.test.feed(run.session, n_epochs=1) as feeder:
         outcome = run_inference(run, run.data_sets.test, feeder)
+    if not outcome.rates:
+        log.warning('no utterance of the test set could be read')
+        return None
     _report('Test', outcome, run.config)
-    _write_outcome(run.writers['test'], _global_step(run), outcome, run.data_sets.test)
+    _write_outcome(run.writers['test'], _global_step(run), outcome)
     return outcome
 
 
-def train_and_test(config, alphabet, data_sets, run_dir, results):
+def train_and_test(config, alphabet, data_sets, stop, run_dir, results):
     """The whole run: restore, train, test, export.
 
     Args:
       config, alphabet, data_sets: what to do.
+      stop: StopRequest.
       run_dir: folder of the logs.
       results: dict, filled with the figures for hyper.json as they come.
     """
+    if config.restore_checkpoint:  # before the graph is built, which takes longer
+        checkpoint.check_newest(config, alphabet.n_character)
     model = build_model(data_sets, config, alphabet.n_character)
     session_config = tf.ConfigProto(allow_soft_placement=True,
                                     log_device_placement=config.log_device_placement,
@@ -853,15 +904,14 @@ def train_and_test(config, alphabet, data_sets, run_dir, results):
                    for name, graph in (('train', model.graph), ('dev', None), ('test', None))
                    if len(getattr(data_sets, name))}
     with tf.Session(config=session_config, graph=model.graph) as session:
-        run = Run(session, model, data_sets, config, alphabet, StopRequest(), writers)
-        state = _restore(run)
-        run.stop.install()
-        state, train_outcome, dev_outcome = train(run, state)
+        run = Run(session, model, data_sets, config, alphabet, stop, writers)
+        state, train_outcome, dev_outcome = train(run, _restore(run))
         _add_results(results, last_train=train_outcome, last_validation=dev_outcome)
         weights = _load_best(run, state)
         log.info('Testing the weights %s', weights)
         test_outcome = test(run)
         _add_results(results, test=test_outcome)
+        stop.check()
         exported = None
         if config.export_dir:
             exported = export(config, alphabet.n_character, session.run(
@@ -874,7 +924,8 @@ def train_and_test(config, alphabet, data_sets, run_dir, results):
 def _add_results(results, **outcomes):
     for name, outcome in outcomes.items():
         if outcome is not None:
-            results[name + '_loss'], results[name + '_wer'] = outcome.loss, outcome.wer
+            results[name + '_loss'] = outcome.loss
+            results[name + '_wer'] = outcome.rates and outcome.rates.wer
             results[name + '_cer'] = outcome.rates and outcome.rates.cer
 
 
@@ -887,15 +938,14 @@ def _summarise(config, run_dir, weights, outcome, exported):
     log.info('Export: %s', exported or 'none, as ds_export_dir is not set')
 
 
-def _write_hyper(config, alphabet, data_sets, run_dir, started, results):
+def _write_hyper(config, alphabet, data_sets, run_dir, context, results):
     """hyper.json in the notebook's structure, null for what there isn't; and hyper.js."""
-    git_hash, git_branch = run_log.git_revision()
     finished = datetime.datetime.now(datetime.timezone.utc)
+    started = datetime.datetime.fromisoformat(context['time_started'])
     names = ('last_train_wer', 'last_train_loss', 'last_validation_wer', 'last_validation_loss',
              'test_wer', 'test_loss', 'test_cer')
     content = {
-        'context': {'time_started': started.isoformat(), 'time_finished': finished.isoformat(),
-                    'git_hash': git_hash, 'git_branch': git_branch},
+        'context': {**context, 'time_finished': finished.isoformat()},
         'parameters': {
             **dataclasses.asdict(config), 'epochs': config.training_iters,
             'n_hidden_3': config.n_hidden_3, 'n_hidden_6': alphabet.n_character,
@@ -906,8 +956,11 @@ def _write_hyper(config, alphabet, data_sets, run_dir, started, results):
             'data_set': {'name': config.importer}},
         'results': {'duration': (finished - started).total_seconds(),
                     **{name: results.get(name) for name in names}}}
-    run_log.write_file(os.path.join(run_dir, 'hyper.json'), run_log.strict_json(content))
-    run_log.merge_logs(config.logs_dir)
+    try:
+        run_log.write_file(os.path.join(run_dir, 'hyper.json'), run_log.strict_json(content))
+        run_log.merge_logs(config.logs_dir)
+    except OSError as error:  # must not hide what ended the run
+        log.warning('hyper.json cannot be written to %s: %s', run_dir, error.strerror)
     website.maybe_publish(config.logs_dir)
 
 
@@ -915,6 +968,7 @@ def main(arguments):
     """The command line; returns the exit status."""
     started = datetime.datetime.now(datetime.timezone.utc)
     run_log.set_up_logging()
+    stop = StopRequest()
     try:
         if arguments == ['--help']:
             print(settings.help_text())
@@ -924,12 +978,14 @@ def main(arguments):
                                        'settings are ds_ variables of the environment'
                                        % ' '.join(arguments))
         config, sources = settings.load()
+        config = settings.with_towers(config, len(gpu.get_available_gpus()))
         if arguments:
             print(settings.effective_text(config, sources))
             return 0
-        _run(settings.with_towers(config, len(gpu.get_available_gpus())), started)
-    except Interrupted as interruption:
-        print('interrupted: %s' % interruption, file=sys.stderr)
+        with stop.installed():
+            _run(config, stop, started)
+    except (Interrupted, KeyboardInterrupt) as interruption:
+        print('interrupted: %s' % (str(interruption) or 'nothing was saved'), file=sys.stderr)
         return 130
     except (settings.ConfigError, text.AlphabetError, feeding.DataError,
             checkpoint.CheckpointError, TrainingError) as error:
@@ -938,15 +994,18 @@ def main(arguments):
     return 0
 
 
-def _run(config, started):
+def _run(config, stop, started):
     alphabet = text.load_alphabet(config.alphabet)
-    data_sets = read_data_sets(config, alphabet)
+    data_sets = util.importers.read_data_sets(config, alphabet)
+    stop.check()
     _check_before_training(config, data_sets)
     run_dir, results = run_log.make_run_dir(config.logs_dir), {}
+    git_hash, git_branch = run_log.git_revision()
+    context = {'time_started': started.isoformat(), 'git_hash': git_hash, 'git_branch': git_branch}
     try:
-        train_and_test(config, alphabet, data_sets, run_dir, results)
+        train_and_test(config, alphabet, data_sets, stop, run_dir, results)
     finally:  # a run that ends early still says what it was
-        _write_hyper(config, alphabet, data_sets, run_dir, started, results)
+        _write_hyper(config, alphabet, data_sets, run_dir, context, results)
 
 
 if __name__ == '__main__':

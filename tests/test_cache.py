@@ -19,6 +19,10 @@ def features(steps, seed=0):
     return np.random.default_rng(seed).normal(size=(steps, COLUMNS)).astype(np.float32)
 
 
+def put(kept, of, matrix):
+    kept.put(of, matrix, kept.state(of))
+
+
 def feature_cache(folder, settings=(1,), limit=10**9):
     return cache.FeatureCache(str(folder), 'a,b', settings, COLUMNS, limit)
 
@@ -70,7 +74,7 @@ def test_cache_that_cannot_be_made_is_said_and_done_without(tmp_path, wav, caplo
     assert headers.info(wav).frames == 8000
     headers.close()
     kept = feature_cache(tmp_path / 'file')
-    kept.put(utterance(wav), features(4))
+    put(kept, utterance(wav), features(4))
     assert kept.get(utterance(wav)) is None
     kept.close()
     assert len([r for r in caplog.records if 'going on without the cache' in r.message]) == 2
@@ -78,9 +82,9 @@ def test_cache_that_cannot_be_made_is_said_and_done_without(tmp_path, wav, caplo
 
 def test_features_come_back_in_the_next_run(tmp_path, wav):
     first = feature_cache(tmp_path / 'c')
-    first.put(utterance(wav), features(4))
-    first.put(utterance(wav, start_s=0.1, stop_s=0.3), features(2, seed=1))
-    first.put(utterance(wav, channel=1), features(7, seed=2))
+    put(first, utterance(wav), features(4))
+    put(first, utterance(wav, start_s=0.1, stop_s=0.3), features(2, seed=1))
+    put(first, utterance(wav, channel=1), features(7, seed=2))
     first.close()
     second = feature_cache(tmp_path / 'c')
     np.testing.assert_array_equal(second.get(utterance(wav)), features(4))
@@ -92,19 +96,19 @@ def test_features_come_back_in_the_next_run(tmp_path, wav):
 
 def test_other_settings_have_another_file(tmp_path, wav):
     first = feature_cache(tmp_path / 'c')
-    first.put(utterance(wav), features(4))
+    put(first, utterance(wav), features(4))
     first.close()
     assert feature_cache(tmp_path / 'c', settings=(2,)).get(utterance(wav)) is None
 
 
 def test_features_of_a_changed_file_are_stale(tmp_path, wav):
     kept = feature_cache(tmp_path / 'c')
-    kept.put(utterance(wav), features(4))
+    put(kept, utterance(wav), features(4))
     kept.flush()
     assert kept.get(utterance(wav)) is not None
     write_wav(wav, speech(0.75))
     assert kept.get(utterance(wav)) is None
-    kept.put(utterance(wav), features(5))
+    put(kept, utterance(wav), features(5))
     kept.flush()
     np.testing.assert_array_equal(kept.get(utterance(wav)), features(5))
 
@@ -112,7 +116,7 @@ def test_features_of_a_changed_file_are_stale(tmp_path, wav):
 @pytest.mark.parametrize('damage', ['flipped', 'short'])
 def test_damaged_features_are_not_handed_out(tmp_path, wav, damage):
     first = feature_cache(tmp_path / 'c')
-    first.put(utterance(wav), features(4))
+    put(first, utterance(wav), features(4))
     first.close()
     path = first.path + '.bin'
     content = bytearray(open(path, 'rb').read())
@@ -120,7 +124,7 @@ def test_damaged_features_are_not_handed_out(tmp_path, wav, damage):
     open(path, 'wb').write(content if damage == 'flipped' else content[:20])
     second = feature_cache(tmp_path / 'c')
     assert second.get(utterance(wav)) is None
-    second.put(utterance(wav), features(4))
+    put(second, utterance(wav), features(4))
     second.flush()
     np.testing.assert_array_equal(second.get(utterance(wav)), features(4))
 
@@ -128,10 +132,10 @@ def test_damaged_features_are_not_handed_out(tmp_path, wav, damage):
 def test_limit_holds_and_is_said_once(tmp_path, wav, caplog):
     caplog.set_level('INFO')
     kept = feature_cache(tmp_path / 'c', limit=4 * 4 * COLUMNS)
-    kept.put(utterance(wav), features(4))
-    kept.put(utterance(wav, channel=0), features(1))
+    put(kept, utterance(wav), features(4))
+    put(kept, utterance(wav, channel=0), features(1))
     kept.flush()
-    kept.put(utterance(wav, channel=1), features(1))
+    put(kept, utterance(wav, channel=1), features(1))
     kept.close()
     assert os.path.getsize(kept.path + '.bin') == 4 * 4 * COLUMNS
     assert len([r for r in caplog.records if 'limit' in r.message]) == 1
@@ -142,7 +146,7 @@ def test_two_runs_append_to_one_file(tmp_path, wav):
 
     def fill(which):
         for n in range(30):
-            caches[which].put(utterance(wav, channel=100 * which + n), features(3, seed=n))
+            put(caches[which], utterance(wav, channel=100 * which + n), features(3, seed=n))
             caches[which].flush()
     threads = [threading.Thread(target=fill, args=(which,)) for which in range(2)]
     for thread in threads:

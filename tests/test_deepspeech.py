@@ -7,7 +7,7 @@ import tensorflow.compat.v1 as tf
 
 import DeepSpeech
 from conftest import load_config, make_corpus, speech, write_wav
-from util import config as settings, text
+from util import config as settings, importers, text
 
 B, T, N_INPUT, N_CONTEXT, N_CHARACTER = 3, 11, 4, 1, 7
 SIZES = dict(n_input=N_INPUT, n_context=N_CONTEXT, n_hidden_1=6, n_hidden_2=8, n_hidden_5=9,
@@ -157,19 +157,19 @@ def joined(tmp_path, importers='csv,ldc93s1', paths=None):
 
 
 def test_several_importers_are_joined_set_by_set(tmp_path):
-    data_sets = DeepSpeech.read_data_sets(joined(tmp_path), text.Alphabet())
+    data_sets = importers.read_data_sets(joined(tmp_path), text.Alphabet())
     assert [len(data_set) for data_set in data_sets] == [6, 3, 3]
     assert data_sets.test.examples[-1].transcript == 'she had it'
 
 
 def test_each_importer_needs_its_path(tmp_path):
     with pytest.raises(settings.ConfigError, match='ds_dataset_path must be as many folders'):
-        DeepSpeech.read_data_sets(joined(tmp_path, paths='one'), text.Alphabet())
+        importers.read_data_sets(joined(tmp_path, paths='one'), text.Alphabet())
 
 
 def test_unknown_importer_is_named(tmp_path):
     with pytest.raises(settings.ConfigError, match="ds_importer .*librivox.* got 'ldc'"):
-        DeepSpeech.read_data_sets(joined(tmp_path, importers='csv,ldc'), text.Alphabet())
+        importers.read_data_sets(joined(tmp_path, importers='csv,ldc'), text.Alphabet())
 
 
 def test_interrupted_export_leaves_no_version(tmp_path, monkeypatch):

@@ -58,6 +58,9 @@ def _connect(path, schema):
             connection.execute('PRAGMA synchronous=NORMAL')
             connection.execute(schema)
             return connection
+        except sqlite3.OperationalError:  # locked or not writable: not damaged
+            connection.close()
+            raise
         except sqlite3.DatabaseError:
             connection.close()
             if attempt == 2:
@@ -70,8 +73,10 @@ def _transaction(database):
     database.execute('BEGIN IMMEDIATE')
     try:
         yield
-    finally:
-        database.execute('COMMIT')
+    except BaseException:
+        database.execute('ROLLBACK')
+        raise
+    database.execute('COMMIT')
 
 
 class HeaderCache:
@@ -167,11 +172,9 @@ class FeatureCache:
     def get(self, utterance):
         """Features of an utterance, or None where they are not there, stale or damaged."""
         place = self._places.get(self.key(utterance))
-        if self.broken or place is None:
+        if self.broken or place is None or self.state(utterance) != place[:2]:
             return None
         with _tolerant(self):
-            if fingerprint(utterance.wav_filename) != place[:2]:
-                return None
             data = self._bytes(place.offset, 4 * place.rows * self._columns)
             if zlib.crc32(data) == place.crc:
                 return np.frombuffer(data, np.float32).reshape(place.rows, self._columns)
@@ -186,15 +189,26 @@ class FeatureCache:
                     self._map = mmap.mmap(self._file.fileno(), size, access=mmap.ACCESS_READ)
         return memoryview(self._map)[offset:offset + count]
 
-    def put(self, utterance, features):
+    @staticmethod
+    def state(utterance):
+        """Fingerprint of an utterance's file; None where there is none."""
+        try:
+            return fingerprint(utterance.wav_filename)
+        except (OSError, ValueError):
+            return None
+
+    def put(self, utterance, features, state):
         """Keeps features, float32 [n_steps, n_input], if there is room; they are written by and
-        by, the last of them by `flush`."""
+        by, the last of them by `flush`.
+
+        Args:
+          state: as `state` gave it before the file was read.
+        """
         if self.broken or self._full:
             return
         data = np.ascontiguousarray(features, np.float32).tobytes()
         with _tolerant(self), self._lock:
-            self._unwritten.append((self.key(utterance), fingerprint(utterance.wav_filename),
-                                    len(features), data))
+            self._unwritten.append((self.key(utterance), state, len(features), data))
             self._unwritten_bytes += len(data)
             if self._unwritten_bytes >= WRITE_BYTES:
                 self._write()

@@ -18,8 +18,7 @@ with settings.silenced_tensorflow():
 
 import numpy as np  # noqa: E402
 
-import DeepSpeech  # noqa: E402
-from util import feeding, log as run_log, text  # noqa: E402
+from util import feeding, importers, log as run_log, text  # noqa: E402
 
 N_EXAMPLES = 3  # utterances named for each reason or character
 BINS = 40       # of the histogram
@@ -32,7 +31,7 @@ def main(arguments):
     try:
         config, _ = settings.load()
         alphabet = text.load_alphabet(config.alphabet)
-        data_sets = DeepSpeech.read_data_sets(config, alphabet)
+        data_sets = importers.read_data_sets(config, alphabet)
     except (settings.ConfigError, text.AlphabetError, feeding.DataError) as error:
         print('error: %s' % error, file=sys.stderr)
         return 1

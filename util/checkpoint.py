@@ -19,8 +19,33 @@ NOTEBOOK_NAMES = (
     ('bidirectional_rnn/bw/basic_lstm_cell/bias', 'BiRNN/BW/BasicLSTMCell/Linear/Bias'))
 
 
+# What determines the widths of a network, in the words of the settings
+GEOMETRY = ('n_input + 2*n_input*n_context (ds_n_input, ds_n_context)', 'ds_n_hidden_1',
+            'ds_n_hidden_2', 'ds_n_cell_dim', 'ds_n_hidden_5',
+            'n_character (labels of ds_alphabet and the blank)')
+
+
 class CheckpointError(ValueError):
     """A checkpoint can't be used; the message names it and says what to do."""
+
+
+def best_dir(directory):
+    """Where the best checkpoint by dev loss is kept, below the checkpoint directory."""
+    return os.path.join(directory, BEST_DIR)
+
+
+def take_over(saver, directory):
+    """Lets a Saver know of the checkpoints that are there, so that it still keeps only a few."""
+    paths = [path for path in candidates(directory) if os.path.exists(path + '.index')]
+    saver.set_last_checkpoints_with_time(
+        [(path, os.path.getmtime(path + '.index')) for path in reversed(paths)])
+
+
+def value(path, variable):
+    """Value that a variable has in a checkpoint; None where it isn't there."""
+    reader = tf.train.load_checkpoint(path)
+    name = name_in(reader, variable.op.name)
+    return reader.get_tensor(name).item() if name else None
 
 
 def candidates(directory):
@@ -90,6 +115,19 @@ def name_in(reader, name):
     return None
 
 
+def check_newest(config, n_character):
+    """Checks the geometry of the checkpoint that a run with these settings goes on from.
+
+    Raises:
+      CheckpointError: as `newest_whole` and `check_geometry`.
+    """
+    path = newest_whole(config.checkpoint_dir)
+    if path:
+        check_geometry(path, dict(zip(GEOMETRY, (
+            config.n_features, config.n_hidden_1, config.n_hidden_2, config.n_cell_dim,
+            config.n_hidden_5, n_character))))
+
+
 def check_geometry(path, geometry):
     """Compares the widths of the network in a checkpoint with those asked for.
 
@@ -122,20 +160,29 @@ def geometry_of(shapes):
     kernel = NOTEBOOK_NAMES[0][0]
     if not {'h1', 'h2', 'h5', 'h6', kernel} <= set(shapes):
         return None
-    return {'n_input + 2*n_input*n_context (ds_n_input, ds_n_context)': shapes['h1'][0],
-            'ds_n_hidden_1': shapes['h1'][1], 'ds_n_hidden_2': shapes['h2'][1],
-            'ds_n_cell_dim': shapes[kernel][1] // 4, 'ds_n_hidden_5': shapes['h5'][1],
-            'n_character (labels of ds_alphabet and the blank)': shapes['h6'][1]}
+    widths = (shapes['h1'][0], shapes['h1'][1], shapes['h2'][1], shapes[kernel][1] // 4,
+              shapes['h5'][1], shapes['h6'][1])
+    return dict(zip(GEOMETRY, widths))
 
 
 def restore(session, path, variables):
     """Restores variables from a checkpoint of this project or of the notebook.
 
     Returns:
-      The variables that the checkpoint doesn't hold, untouched.
+      The variables that the checkpoint doesn't hold, untouched; none of them a weight.
+    Raises:
+      CheckpointError: a weight is missing.
     """
     reader = tf.train.load_checkpoint(path)
     names = {variable.op.name: name_in(reader, variable.op.name) for variable in variables}
-    held = {names[v.op.name]: v for v in variables if names[v.op.name]}
-    tf.train.Saver(held).restore(session, path)
-    return [variable for variable in variables if not names[variable.op.name]]
+    missing = [variable for variable in variables if not names[variable.op.name]]
+    weights = [variable.op.name for variable in missing if variable.trainable]
+    if weights:
+        raise CheckpointError('ds_restore_checkpoint: %s lacks the weights %s'
+                              % (path, ', '.join(weights)))
+    slots = [variable.op.name for variable in missing if '/Adam' in variable.op.name]
+    if slots:
+        log.warning("%s lacks the optimizer's state: %s; it starts anew", path, ', '.join(slots))
+    tf.train.Saver({names[v.op.name]: v for v in variables if v not in missing}).restore(
+        session, path)
+    return missing

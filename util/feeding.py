@@ -10,6 +10,7 @@ import logging
 import os
 import queue
 import threading
+import zlib
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -46,7 +47,14 @@ Example = collections.namedtuple('Example', 'utterance transcript n_steps second
 
 # One step of an epoch, ready in the queue: the examples that it takes, those that turned out
 # unreadable left out.
-Step = collections.namedtuple('Step', 'index examples')
+class Step(collections.namedtuple('Step', 'index examples')):
+    """See above."""
+
+    @property
+    def seconds(self):
+        """Length of its audio."""
+        return sum(example.seconds for example in self.examples)
+
 
 
 class DataError(ValueError):
@@ -83,8 +91,9 @@ def make_data_sets(config, alphabet, train, dev, test):
         sets.append(DataSet(set_name, examples, config, alphabet, features, sources))
     headers.close()
     excluded = {utterance: reason for utterance, (reason, info) in checked.items() if not info}
-    sources = collections.Counter((info.rate, info.channels) for _, info in checked.values()
-                                  if info)
+    sources = collections.Counter(
+        (info.rate, 1 if utterance.channel is not None else info.channels)
+        for utterance, (_, info) in checked.items() if info)
     _report(excluded, len(checked), sources, config.sample_rate)
     return DataSets(*sets, excluded)
 
@@ -190,7 +199,7 @@ class DataSet:
         self.step_size = config.set_batch_size(name) * max(1, config.towers)
         self._config = config
         self._alphabet = alphabet or text.Alphabet()
-        self._unreadable = set()
+        self._unreadable, self._excluding = set(), threading.Lock()
         self._queue = None
 
     def __len__(self):
@@ -250,6 +259,11 @@ class DataSet:
             steps = [steps[i] for i in rng.permutation(len(steps))]
         return [step.tolist() for step in steps]
 
+    def order_checksum(self, epoch):
+        """A number that differs where an epoch has other utterances, or others in a step."""
+        names = [[self.examples[i].utterance.name for i in step] for step in self.order(epoch)]
+        return zlib.crc32(repr(names).encode())
+
     def feed(self, session, first_epoch=0, first_step=0, n_epochs=None):
         """Starts to read ahead; returns a Feeder. The queue has to be in the session's graph."""
         return Feeder(self, session, first_epoch, first_step, n_epochs)
@@ -260,23 +274,25 @@ class DataSet:
         example, config = self.examples[index], self._config
         frames = self.features and self.features.get(example.utterance)
         if frames is None:
+            state = self.features and self.features.state(example.utterance)
             try:
                 frames = _compute_features(example.utterance, config)
             except audio.AudioError as error:
                 return self._exclude(index, str(error))
-            if self.features:
-                self.features.put(example.utterance, frames)
+            if state:
+                self.features.put(example.utterance, frames, state)
         problem = _ctc_problem(len(frames), example.transcript)
         if problem:  # its header promised more
             return self._exclude(index, problem)
         return audio.whiten(frames, config.n_context), self._alphabet.encode(example.transcript)
 
     def _exclude(self, index, reason):
-        if index not in self._unreadable:
-            self._unreadable.add(index)
-            log.warning('excluded %s: %s', self.examples[index].utterance.name, reason)
-            log.warning('%d of %d %s utterances excluded while reading', len(self._unreadable),
-                        len(self.examples), self.name)
+        with self._excluding:
+            if index not in self._unreadable:
+                self._unreadable.add(index)
+                log.warning('excluded %s: %s', self.examples[index].utterance.name, reason)
+                log.warning('%d of %d %s utterances excluded while reading',
+                            len(self._unreadable), len(self.examples), self.name)
 
     def enqueue(self, session, items):
         """Puts utterances, as `read` gives them, into the queue; waits while it is full."""
@@ -334,6 +350,8 @@ class Feeder:
         self._closed.set()
         self._data_set.close_queue(self._session)
         self._thread.join()
+        if self._data_set.features:
+            self._data_set.features.flush()
 
     def _run(self):
         try:

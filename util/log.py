@@ -1,4 +1,5 @@
 """What a run says and leaves behind: messages, progress bar, run folder, hyper.json."""
+import contextlib
 import glob
 import json
 import logging
@@ -27,8 +28,8 @@ def set_up_logging():
 class Progress:
     """A bar with loss and time to go, on a terminal only."""
 
-    def __init__(self, caption, total, stream=None):
-        self._caption, self._total = caption, total
+    def __init__(self, caption, total, stream=None, already=0):
+        self._caption, self._total, self._already = caption, total, already
         self._stream = stream or sys.stdout
         self._shown = self._stream.isatty()
         self._started = time.monotonic()
@@ -38,7 +39,8 @@ class Progress:
         if not self._shown:
             return
         full = BAR_WIDTH * done // self._total
-        to_go = (time.monotonic() - self._started) * (self._total - done) / done
+        to_go = (time.monotonic() - self._started) * (self._total - done) / (
+            done - self._already)
         self._stream.write('\r\x1b[K%s |%s%s| %d/%d  loss %.4f  %s to go' % (
             self._caption, '#' * full, '-' * (BAR_WIDTH - full), done, self._total, loss,
             format_duration(to_go)))
@@ -90,9 +92,15 @@ def make_run_dir(logs_dir, now=None):
 
 def write_file(path, content):
     """Writes text beside its place and renames it, so that no reader sees a part of it."""
-    with open(path + '.tmp', 'w', encoding='utf-8') as file:
-        file.write(content)
-    os.replace(path + '.tmp', path)
+    temporary = '%s.%d.tmp' % (path, os.getpid())  # other runs write hyper.js as well
+    try:
+        with open(temporary, 'w', encoding='utf-8') as file:
+            file.write(content)
+        os.replace(temporary, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.remove(temporary)
+        raise
 
 
 def strict_json(value):
