@@ -2,6 +2,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 import wave
 
 import numpy as np
@@ -59,6 +60,7 @@ def write_manifest(path, rows):
 def load_config(**values):
     """Config with these settings (field names without ds_), the importer `csv` by default."""
     values.setdefault('importer', 'csv')
+    values.setdefault('cache_dir', os.path.join(tempfile.gettempdir(), 'deepspeech-test-cache'))
     return settings.load({'ds_' + name: str(value) for name, value in values.items()})[0]
 
 

@@ -272,7 +272,7 @@ def test_restore_brings_back_every_value_and_returns_what_is_missing(tmp_path, s
     path = save(str(tmp_path), 1, 2, shapes=saved)[0]
     with tf.Graph().as_default(), tf.Session() as session:
         variables = {name: tf.get_variable(name, shape) for name, shape in SHAPES.items()}
-        extra = tf.get_variable('run_state/epoch', initializer=tf.constant(7))
+        extra = tf.get_variable('run_state/epoch', trainable=False, initializer=tf.constant(7))
         session.run(tf.global_variables_initializer())
         missing = checkpoint.restore(session, path, tf.global_variables())
         assert missing == [extra]
@@ -282,6 +282,14 @@ def test_restore_brings_back_every_value_and_returns_what_is_missing(tmp_path, s
     for name in SHAPES:
         there = name if saved is SHAPES else NOTEBOOK_NAME.get(name, name)
         np.testing.assert_array_equal(restored[name], expected[there])
+
+
+def test_a_missing_weight_is_an_error(tmp_path):
+    [path] = save(str(tmp_path), 3, shapes={k: v for k, v in SHAPES.items() if k != 'h2'})
+    with tf.Graph().as_default(), tf.Session() as session:
+        variables = [tf.get_variable(name, shape) for name, shape in SHAPES.items()]
+        with pytest.raises(checkpoint.CheckpointError, match='lacks the weights h2'):
+            checkpoint.restore(session, path, variables)
 
 
 def test_restore_touches_only_the_variables_it_is_given(tmp_path):

@@ -1,18 +1,15 @@
 """Data sets: what is excluded, the order of utterances, queues, towers' shares, the feeder."""
 import logging
-import math
 import os
 import random
 import threading
 import time
-import types
 
 import numpy as np
 import pytest
 import soundfile
 import tensorflow.compat.v1 as tf
 
-import DeepSpeech
 from conftest import load_config, speech, write_wav
 from util import audio, feeding, text
 
@@ -881,22 +878,3 @@ def test_leaving_the_with_block_by_an_error_closes_the_feeder(no_audio):
         with pytest.raises(KeyError):
             within(5, leave)
         assert set(threading.enumerate()) <= before
-
-
-# Resuming within an epoch
-
-
-@pytest.mark.parametrize('epoch', range(4))
-def test_the_loss_of_a_resumed_epoch_is_the_mean_over_all_its_utterances(monkeypatch, epoch):
-    data_set = make_set(range(1, 8), batch_order='bucketed', batch_size=4, numbuckets=2)
-    steps = [feeding.Step(i, [data_set.examples[j] for j in step])
-             for i, step in enumerate(data_set.order(epoch))]  # of 4 and 3, or of 3 and 4
-    monkeypatch.setattr(DeepSpeech, '_train_step', lambda *arguments: (2.5, None))
-    run = types.SimpleNamespace(
-        model=None, config=None, alphabet=None, stop=types.SimpleNamespace(wanted=False),
-        data_sets=types.SimpleNamespace(train=data_set))
-    state = DeepSpeech.State(epoch=epoch, epoch_step=1, epoch_loss=2.5 * len(steps[0].examples),
-                             step_size=4, best_dev_loss=math.inf)
-    feeder = types.SimpleNamespace(epoch=lambda: iter(steps[1:]))
-    _, outcome = DeepSpeech._train_epoch(run, state, feeder, False)
-    assert outcome.loss == pytest.approx(2.5)

@@ -126,7 +126,6 @@ def test_twenty_adam_steps(trained):
     for variable in tf.trainable_variables():
         value = trained.session.run(variable)
         name = notebook_name(variable)
-        np.testing.assert_array_equal(reader.get_tensor(name), SEED['after20/' + name])
         worst = max(worst, np.abs(value - reader.get_tensor(name)).max())
     say('the variables after 20 steps', worst)
     assert worst < 1e-4

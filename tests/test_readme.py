@@ -22,3 +22,7 @@ def test_the_two_commands_stand_in_it_once():
     assert len(re.findall(r'^python3 -m venv .*&& .venv/bin/python DeepSpeech.py$', TEXT, re.M)) == 1
     assert len(re.findall(r'^python3 -m venv .*&& .venv/bin/python -m pytest tests$', TEXT,
                           re.M)) == 1
+
+
+def test_nothing_is_left_to_fill_in():
+    assert not re.search('@[A-Z_]+@', TEXT)

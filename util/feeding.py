@@ -237,7 +237,9 @@ class DataSet:
         Args:
           n_utterances: int32 scalar.
         """
-        batch = Batch(*(self._queue or self.make_queue()).dequeue_many(n_utterances))
+        made = self._queue is not None and (
+            self._queue.queue_ref.graph is tf.get_default_graph())
+        batch = Batch(*(self._queue if made else self.make_queue()).dequeue_many(n_utterances))
         return cut_windows(batch, self._config.n_context)
 
     def order(self, epoch):
@@ -348,6 +350,7 @@ class Feeder:
     def close(self):
         """Ends the threads; the queue can't be fed again."""
         self._closed.set()
+        self._ended = True
         self._data_set.close_queue(self._session)
         self._thread.join()
         if self._data_set.features:
