@@ -513,7 +513,8 @@ def _train_epoch(run, state, feeder):
         raise feeding.DataError('no usable training utterance is left')
     outcome = _outcome(results, state.epoch_loss / state.epoch_done, time.monotonic() - started,
                        audio_seconds)
-    return state._replace(epoch=state.epoch + 1, epoch_step=0, epoch_done=0, epoch_loss=0.0), outcome
+    state = state._replace(epoch=state.epoch + 1, epoch_step=0, epoch_done=0, epoch_loss=0.0)
+    return state, outcome
 
 
 def _save_and_interrupt(run, state):
@@ -625,15 +626,17 @@ def _write_scalars(writer, step, **scalars):
 
 
 class StopRequest:
-    """Ctrl-C and SIGTERM end training at the next step, so that what was learned can be saved."""
+    """Ctrl-C and SIGTERM: they end a run at once, but training only at the next step, so that
+    what was learned can be saved."""
 
     def __init__(self):
         self.wanted = False
+        self.outcome = 'nothing was saved'  # what to tell the user where a run ends at once
+        self._deferred = False
 
     @contextlib.contextmanager
     def installed(self):
-        """Takes over both signals meanwhile; the second time one comes it does what it always
-        does."""
+        """Takes over both signals meanwhile."""
         before = {number: signal.signal(number, self._receive)
                   for number in (signal.SIGINT, signal.SIGTERM)}
         try:
@@ -642,18 +645,27 @@ class StopRequest:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
+    @contextlib.contextmanager
+    def deferred(self):
+        """Meanwhile the first signal only sets `wanted`."""
+        self._deferred = True
+        try:
+            yield
+        finally:
+            self._deferred = False
+
     def _receive(self, number, frame):
         del frame
+        if self.wanted or not self._deferred:
+            raise Interrupted(self.outcome)
         self.wanted = True
-        usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
-        signal.signal(number, usual)
         log.warning('%s: stopping after this step; once more to stop at once',
                     signal.Signals(number).name)
 
     def check(self):
         """Raises Interrupted where an end was asked for."""
         if self.wanted:
-            raise Interrupted('training was done; ds_restore_checkpoint=1 tests and exports')
+            raise Interrupted(self.outcome)
 
 
 # Checkpoints
@@ -905,13 +917,15 @@ def train_and_test(config, alphabet, data_sets, stop, run_dir, results):
                    if len(getattr(data_sets, name))}
     with tf.Session(config=session_config, graph=model.graph) as session:
         run = Run(session, model, data_sets, config, alphabet, stop, writers)
-        state, train_outcome, dev_outcome = train(run, _restore(run))
+        state = _restore(run)
+        with stop.deferred():
+            state, train_outcome, dev_outcome = train(run, state)
+        stop.outcome = 'training was done; ds_restore_checkpoint=1 tests and exports'
         _add_results(results, last_train=train_outcome, last_validation=dev_outcome)
         weights = _load_best(run, state)
         log.info('Testing the weights %s', weights)
         test_outcome = test(run)
         _add_results(results, test=test_outcome)
-        stop.check()
         exported = None
         if config.export_dir:
             exported = export(config, alphabet.n_character, session.run(
@@ -984,8 +998,8 @@ def main(arguments):
             return 0
         with stop.installed():
             _run(config, stop, started)
-    except (Interrupted, KeyboardInterrupt) as interruption:
-        print('interrupted: %s' % (str(interruption) or 'nothing was saved'), file=sys.stderr)
+    except Interrupted as interruption:
+        print('interrupted: %s' % interruption, file=sys.stderr)
         return 130
     except (settings.ConfigError, text.AlphabetError, feeding.DataError,
             checkpoint.CheckpointError, TrainingError) as error:
@@ -997,7 +1011,6 @@ def main(arguments):
 def _run(config, stop, started):
     alphabet = text.load_alphabet(config.alphabet)
     data_sets = util.importers.read_data_sets(config, alphabet)
-    stop.check()
     _check_before_training(config, data_sets)
     run_dir, results = run_log.make_run_dir(config.logs_dir), {}
     git_hash, git_branch = run_log.git_revision()

@@ -16,6 +16,8 @@ from util import config as settings  # noqa: E402
 with settings.silenced_tensorflow():
     import tensorflow  # noqa: E402, F401
 
+from util import download, feeding  # noqa: E402
+
 RATE = 16000        # Hz
 RUN_LIMIT_S = 300   # a run of DeepSpeech.py that takes longer hangs
 
@@ -80,6 +82,20 @@ def make_corpus(folder):
 def corpus(tmp_path):
     """`make_corpus` in a folder of the test's own."""
     return make_corpus(tmp_path)
+
+
+@pytest.fixture
+def fetched(monkeypatch):
+    """What the importer asks download.fetch_corpus for; a marker that is missing is an error."""
+    asked = []
+
+    def fetch_corpus(folder, marker, archives):
+        asked.append((str(folder), marker, archives))
+        if not os.path.exists(os.path.join(folder, marker)):
+            raise feeding.DataError('no network')
+
+    monkeypatch.setattr(download, 'fetch_corpus', fetch_corpus)
+    return asked
 
 
 def run_deepspeech(folder, *arguments, script=None, **values):

@@ -363,7 +363,7 @@ def test_missing_file(tmp_path):
 
 def test_folder(tmp_path):
     for read in (audio.audio_info, audio.read_audio):
-        assert reason(tmp_path, read) == 'cannot be read: Is a directory'
+        assert reason(tmp_path, read) == 'not a regular file'
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason='root may read everything')
@@ -526,3 +526,10 @@ def test_odd_wavs_are_read_whole_or_refused_with_a_reason():
     assert 'nltk_timit/sa1_sphere_damaged.wav' not in read
     assert {'nltk_timit/sa1_sphere.wav', 'derived/data_size_ffffffff.wav', 'derived/ulaw.wav',
             'lhotse/stereo.opus', 'derived/mp3_as.wav', 'derived/rf64.wav'} <= set(read)
+
+
+def test_pipes_and_devices_are_refused_instead_of_waited_for(tmp_path):
+    os.mkfifo(tmp_path / 'pipe.wav')
+    for path in (tmp_path / 'pipe.wav', '/dev/zero'):
+        with pytest.raises(audio.AudioError, match='not a regular file'):
+            audio.audio_info(str(path))

@@ -242,7 +242,7 @@ def test_os_environ_is_the_default(monkeypatch):
 
 
 def test_other_variables_are_none_of_our_business():
-    load({'HOME': '/root', 'DS_EPOCHS': 'ten', 'xds_epochs': 'ten', 'dsepochs': 'ten'})
+    load({'HOME': '/home/me', 'DS_EPOCHS': 'ten', 'xds_epochs': 'ten', 'dsepochs': 'ten'})
 
 
 def test_recipe_is_that_of_the_digits():

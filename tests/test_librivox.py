@@ -6,7 +6,7 @@ import pytest
 import soundfile
 from conftest import PROJECT, RATE, load_config, speech
 
-from util import download, feeding, text
+from util import feeding, text
 from util.importers import librivox
 
 SHARED = os.path.join(PROJECT, '..', 'shared', 'data')
@@ -42,20 +42,6 @@ def read_index(corpus_name):
     with open(path, encoding='utf-8') as file:
         rows = csv.DictReader(file, delimiter='\t', quoting=csv.QUOTE_NONE)
         return {row['file']: row for row in rows if row['set'] == corpus_name}
-
-
-@pytest.fixture
-def fetched(monkeypatch):
-    """What the importer asks download.fetch_corpus for; a marker that is missing is an error."""
-    asked = []
-
-    def fetch_corpus(folder, marker, archives):
-        asked.append((str(folder), marker, archives))
-        if not os.path.exists(os.path.join(folder, marker)):
-            raise feeding.DataError('no network')
-
-    monkeypatch.setattr(download, 'fetch_corpus', fetch_corpus)
-    return asked
 
 
 @pytest.fixture

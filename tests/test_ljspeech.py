@@ -5,25 +5,11 @@ import os
 import pytest
 from conftest import PROJECT, load_config, speech, write_wav
 
-from util import download, feeding, text
+from util import feeding, text
 from util.importers import ljspeech
 
 SHARED = os.path.join(PROJECT, '..', 'shared', 'data')
 RATE = 22050  # Hz
-
-
-@pytest.fixture
-def fetched(monkeypatch):
-    """What the importer asks download.fetch_corpus for; a marker that is missing is an error."""
-    asked = []
-
-    def fetch_corpus(folder, marker, archives):
-        asked.append((str(folder), marker, archives))
-        if not os.path.exists(os.path.join(folder, marker)):
-            raise feeding.DataError('no network')
-
-    monkeypatch.setattr(download, 'fetch_corpus', fetch_corpus)
-    return asked
 
 
 def write_corpus(folder, lines):

@@ -6,26 +6,12 @@ import os
 import pytest
 from conftest import PROJECT, load_config, speech, write_wav
 
-from util import download, feeding, text
+from util import feeding, text
 from util.importers import speech_commands
 
 SHARED = os.path.join(PROJECT, '..', 'shared', 'data')
 NAMES = ['bed/0c40e715_nohash_0.wav', 'bed/0c40e715_nohash_1.wav', 'bed/3bb68054_nohash_0.wav',
          'cat/00b01445_nohash_0.wav', 'cat/0c40e715_nohash_0.wav']
-
-
-@pytest.fixture
-def fetched(monkeypatch):
-    """What the importer asks download.fetch_corpus for; a marker that is missing is an error."""
-    asked = []
-
-    def fetch_corpus(folder, marker, archives):
-        asked.append((str(folder), marker, archives))
-        if not os.path.exists(os.path.join(folder, marker)):
-            raise feeding.DataError('no network')
-
-    monkeypatch.setattr(download, 'fetch_corpus', fetch_corpus)
-    return asked
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import functools
 import math
 import os
 import re
+import stat
 
 import numpy as np
 import scipy.fft
@@ -89,19 +90,21 @@ def check_channel(info, channel):
 
 def _open(filename):
     try:  # by descriptor, so that the content decides and not the name
+        if not stat.S_ISREG(os.stat(filename).st_mode):
+            raise AudioError('not a regular file')  # a pipe would wait for ever
         return soundfile.SoundFile(os.open(filename, os.O_RDONLY))
     except OSError as error:
         raise AudioError('cannot be read: %s' % error.strerror) from None
-    except ValueError as error:  # a null character in the name
-        raise AudioError('cannot be read: %s' % error) from None
     except soundfile.LibsndfileError as error:
         raise AudioError(_why_not_audio(filename, error)) from None
+    except AudioError:
+        raise
+    except ValueError as error:  # a null character in the name
+        raise AudioError('cannot be read: %s' % error) from None
 
 
 def _why_not_audio(filename, error):
     """The reason in words."""
-    if os.path.isdir(filename):
-        return 'cannot be read: Is a directory'
     with open(filename, 'rb') as file:
         header = file.read(SPHERE_HEADER_BYTES)
     if header.startswith(b'NIST_1A') and b'embedded-shorten' in header:

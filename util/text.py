@@ -17,7 +17,8 @@ DROPPED = '.,?!;:"\u201c\u201d\u201e\u00ab\u00bb\u2026\u00a1\u00bf\''  # unspoke
 # The apostrophe is dropped only where the alphabet has none, as in the notebook.
 
 # Errors of recognised texts: wer and cer over all texts, counts of words
-ErrorRates = collections.namedtuple('ErrorRates', 'wer cer words insertions deletions substitutions')
+ErrorRates = collections.namedtuple(
+    'ErrorRates', 'wer cer words insertions deletions substitutions')
 
 
 class AlphabetError(ValueError):
