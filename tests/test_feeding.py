@@ -257,7 +257,7 @@ def test_what_cannot_be_used_is_excluded_by_name_with_the_reason(tmp_path, caplo
     reasons = exclusions(caplog)
     assert set(reasons) == {row[0] for row in rows[1:-1]}
     assert reasons['wav/gone.wav'] == 'cannot be read: No such file or directory'
-    assert 'directory' in reasons['wav/folder.wav']
+    assert reasons['wav/folder.wav'] == 'not a regular file'
     assert 'not an audio file' in reasons['wav/page.wav']
     for name, n in (('none', 0), ('blip', 1), ('tick', 160), ('almost', 399)):
         assert 'too short: %d samples' % n in reasons['wav/%s.wav' % name]
