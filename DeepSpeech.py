@@ -72,6 +72,10 @@ class TrainingError(RuntimeError):
     """Training can't go on; the message says where it stopped and why."""
 
 
+class LogError(TrainingError):
+    """The logs can't be written; the message names the folder and the reason."""
+
+
 class Interrupted(Exception):
     """The user asked for an end (Ctrl-C or SIGTERM)."""
 
@@ -472,7 +476,8 @@ def train(run, state):
             dev_outcome = new_dev or dev_outcome
             if epoch == config.training_iters or _due(config.checkpoint_step, epoch, config):
                 _save(run, state)
-            _log_epoch(run, epoch, train_outcome, new_dev)
+            with _saved_on_failure(run, state):
+                _log_epoch(run, epoch, train_outcome, new_dev)
     return state, train_outcome, dev_outcome
 
 
@@ -498,15 +503,18 @@ def _train_epoch(run, state, feeder):
         if run.stop.wanted:
             progress.close()
             _save_and_interrupt(run, state)
-        loss, towers = _train_step(run, state, step, query_report)
+        values = _train_step(run, step, query_report)
+        loss = float(values['loss'])
         if not math.isfinite(loss):
             progress.close()
             raise TrainingError(_not_finite(loss, state, step, run.config))
-        collect_results(results, towers or (), run.alphabet)
+        collect_results(results, values.get('towers', ()), run.alphabet)
         audio_seconds += step.seconds
         state = state._replace(epoch_step=step.index + 1,
                                epoch_done=state.epoch_done + len(step.examples),
                                epoch_loss=state.epoch_loss + loss * len(step.examples))
+        with _saved_on_failure(run, state):
+            _log_step(run, state.epoch + 1, values)
         progress.update(step.index + 1, state.epoch_loss / state.epoch_done)
     progress.close()
     if not state.epoch_done:
@@ -517,36 +525,64 @@ def _train_epoch(run, state, feeder):
     return state, outcome
 
 
+@contextlib.contextmanager
+def _saved_on_failure(run, state):
+    """Saves what was learned where the logs fail."""
+    try:
+        yield
+    except LogError as error:
+        raise LogError('%s; saved %s' % (error, _save(run, state))) from None
+
+
 def _save_and_interrupt(run, state):
     path = _save(run, state)
     raise Interrupted('saved %s: %d epochs%s; ds_restore_checkpoint=1 goes on from there' % (
         path, state.epoch, ' and %d steps' % state.epoch_step if state.epoch_step else ''))
 
 
-def _train_step(run, state, step, query_report):
-    """One update; returns (mean loss of the step, TowerResult values or None)."""
-    model, config, writer = run.model, run.config, run.writers['train']
+def _train_step(run, step, query_report):
+    """One update.
+
+    Returns:
+      dict: 'loss', mean of the step's utterances; 'step', the global step after it; 'towers',
+      TowerResults if they are queried; 'summaries' and 'trace' where the settings ask for them.
+    """
+    model, config = run.model, run.config
     fetches = {'loss': model.avg_loss, 'step': model.train_step}
     if query_report:
         fetches['towers'] = model.towers
     if model.summaries is not None:
         fetches['summaries'] = model.summaries
-    extra, metadata = {}, None
-    if config.do_fulltrace:
-        metadata = tf.RunMetadata()
-        extra = dict(options=tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE),
-                     run_metadata=metadata)
-    values = run.session.run(fetches, {model.n_utterances: len(step.examples),
-                                       model.is_training: True}, **extra)
-    number = int(values['step'])
+    feed = {model.n_utterances: len(step.examples), model.is_training: True}
+    if not config.do_fulltrace:
+        return run.session.run(fetches, feed)
+    trace = tf.RunMetadata()
+    options = tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE)
+    return dict(run.session.run(fetches, feed, options, trace), trace=trace)
+
+
+def _log_step(run, epoch, values):
+    """Writes what `_train_step` gave to the logs."""
+    writer, number = run.writers['train'], int(values['step'])
     _write_scalars(writer, number, step_loss=values['loss'])
-    if 'summaries' in values:
-        writer.add_summary(values['summaries'], number)
-    if metadata is not None:
-        writer.add_run_metadata(metadata, 'epoch%d_step%d' % (state.epoch + 1, number), number)
-        run_log.write_file(os.path.join(writer.get_logdir(), 'trace.json'), timeline.Timeline(
-            metadata.step_stats).generate_chrome_trace_format())
-    return float(values['loss']), values.get('towers')
+    with _writing(writer):
+        if 'summaries' in values:
+            writer.add_summary(values['summaries'], number)
+        if 'trace' in values:
+            trace = values['trace']
+            writer.add_run_metadata(trace, 'epoch%d_step%d' % (epoch, number), number)
+            run_log.write_file(os.path.join(writer.get_logdir(), 'trace.json'), timeline.Timeline(
+                trace.step_stats).generate_chrome_trace_format())
+
+
+@contextlib.contextmanager
+def _writing(writer):
+    """Turns failures of the logs into one line."""
+    try:
+        yield
+    except (RuntimeError, OSError, tf.errors.OpError) as error:
+        raise LogError('the logs cannot be written to %s: %s' % (
+            writer.get_logdir(), _first_line(error))) from None
 
 
 def _not_finite(loss, state, step, config):
@@ -617,12 +653,14 @@ def _write_outcome(writer, step, outcome, **scalars):
         scalars.update(label_error_rate=outcome.label_error_rate, wer=outcome.rates.wer,
                        cer=outcome.rates.cer)
     _write_scalars(writer, step, **scalars)
-    writer.flush()
+    with _writing(writer):
+        writer.flush()
 
 
 def _write_scalars(writer, step, **scalars):
-    writer.add_summary(tf.Summary(value=[tf.Summary.Value(tag=tag, simple_value=value)
-                                         for tag, value in scalars.items()]), step)
+    with _writing(writer):
+        writer.add_summary(tf.Summary(value=[tf.Summary.Value(tag=tag, simple_value=value)
+                                             for tag, value in scalars.items()]), step)
 
 
 class StopRequest:
@@ -685,14 +723,17 @@ def _save(run, state, best=False):
         return (model.best_saver if best else model.saver).save(
             run.session, os.path.join(directory, checkpoint.BASENAME),
             global_step=_global_step(run), write_meta_graph=False)
-    except (tf.errors.OpError, OSError) as error:
+    except (tf.errors.OpError, OSError, ValueError) as error:  # the latter: no such folder
         raise TrainingError('the checkpoint cannot be written to %s: %s' % (
             directory, _first_line(error))) from None
 
 
 def _first_line(error):
-    """What an exception says, without TensorFlow's account of the graph."""
-    return (str(getattr(error, 'message', error)).splitlines() or [type(error).__name__])[0]
+    """What an exception says, without TensorFlow's account of where in the graph it arose."""
+    message = str(getattr(error, 'message', error))
+    behind_the_account = re.search(r'^Node: .*\n(.+)', message, re.M)
+    lines = [behind_the_account.group(1)] if behind_the_account else message.splitlines()
+    return (lines or [type(error).__name__])[0]
 
 
 def _restore(run):
@@ -931,7 +972,8 @@ def train_and_test(config, alphabet, data_sets, stop, run_dir, results):
             exported = export(config, alphabet.n_character, session.run(
                 {v.op.name: v for v in model.graph.get_collection('trainable_variables')}))
     for writer in writers.values():
-        writer.close()
+        with _writing(writer):
+            writer.close()
     _summarise(config, run_dir, weights, test_outcome, exported)
 
 

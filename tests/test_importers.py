@@ -459,3 +459,19 @@ def test_a_file_name_with_nul_in_a_csv_manifest_is_a_problem_of_its_row(tmp_path
     utterances = read(tmp_path, HEADER + '\nb.wav,0,two\na\0.wav,0,one\n')
     assert [bool(utterance.problem) for utterance in utterances] == [False, True]
     assert utterances[1].name == '%s line 3' % (tmp_path / 'train.csv')
+
+
+def test_line_break_within_a_field_is_named(tmp_path):
+    path = tmp_path / 'train.csv'
+    path.write_text('wav_filename, wav_filesize, transcript\na.wav,0,"never closed\nb.wav,0,x\n'
+                    'c.wav,0,five foot" \nd.wav,0,fine\n'.replace('foot" ', 'foot"'))
+    swallowed, fine = csv_importer.read_manifest(str(path))
+    assert 'a line break within a field that ends in' in swallowed.problem
+    assert 'line 4' in swallowed.problem
+    assert fine.transcript == 'fine' and fine.problem is None
+
+
+def test_pipe_as_manifest_is_refused_instead_of_waited_for(tmp_path):
+    os.mkfifo(tmp_path / 'train.csv')
+    with pytest.raises(feeding.DataError, match='train.csv cannot be read: not a regular file'):
+        csv_importer.read_manifest(str(tmp_path / 'train.csv'))

@@ -179,11 +179,12 @@ import DeepSpeech
 sys.exit(DeepSpeech.main([]))
 """
 STOP_IN_TRAINING = """
-step = DeepSpeech._train_step
-def stop_in_the_second_epoch(run, state, *rest):
-    if (state.epoch, state.epoch_step) == (1, 2): os.kill(os.getpid(), signal.SIGINT)
-    return step(run, state, *rest)
-DeepSpeech._train_step = stop_in_the_second_epoch
+saved = DeepSpeech._saved_on_failure
+def stop_in_the_second_epoch(run, state):
+    if state.epoch == 1 and state.epoch_step >= 3 and not run.stop.wanted:
+        os.kill(os.getpid(), signal.SIGINT)
+    return saved(run, state)
+DeepSpeech._saved_on_failure = stop_in_the_second_epoch
 """
 STOP_IN_VALIDATION = """
 validate = DeepSpeech._validate
@@ -512,6 +513,33 @@ def test_dropout_is_off_in_tests(resumable):
 def test_a_file_where_a_folder_should_be_stops_before_training(corpus, name):
     (corpus / 'plain').write_text('a file')
     fails(run_deepspeech(corpus, **{name: 'plain'}), 'ds_' + name, 'plain')
+
+
+SPACE_TAKEN = dict(checkpoint_dir=700_000, logs_dir=1_036_000, export_dir=950_000)  # of 1 MiB
+
+
+@pytest.fixture
+def small_disk(corpus):
+    """A folder of `corpus` on a file system of its own that holds 1 MiB."""
+    (corpus / 'small').mkdir()
+    if subprocess.run(['mount', '-t', 'tmpfs', '-o', 'size=1m', 'tmpfs', corpus / 'small'],
+                      capture_output=True).returncode:
+        pytest.skip('no permission to mount')
+    yield corpus / 'small'
+    subprocess.run(['umount', corpus / 'small'], check=True)
+
+
+@pytest.mark.parametrize('name', ['checkpoint_dir', 'logs_dir', 'export_dir'])
+def test_full_disk_ends_the_run_with_the_reason(corpus, small_disk, name):
+    (small_disk / 'filling').write_bytes(bytes(SPACE_TAKEN[name]))
+    run = run_deepspeech(corpus, epochs=3, **{name: 'small/x'})
+    assert run.returncode == 1, run.stdout
+    assert 'Traceback' not in run.stdout or name == 'logs_dir'  # TensorFlow's writer prints one
+    error = [line for line in run.stdout.splitlines() if line.startswith('error: ')][0]
+    assert 'small/x' in error and 'No space left on device' in error
+    if name != 'checkpoint_dir':
+        more = run_deepspeech(corpus, epochs=3, restore_checkpoint=1)
+        assert more.returncode == 0 and 'restored ckpt/model.ckpt-' in more.stdout
 
 
 def test_missing_test_manifest_is_found_before_training(corpus):

@@ -105,12 +105,20 @@ def _open(filename):
 
 def _why_not_audio(filename, error):
     """The reason in words."""
-    with open(filename, 'rb') as file:
-        header = file.read(SPHERE_HEADER_BYTES)
+    header = _sphere_header(filename)
     if header.startswith(b'NIST_1A') and b'embedded-shorten' in header:
         return ('SPHERE compressed by shorten, which libsndfile cannot read; convert it: sph2pipe '
                 '-f wav IN.sph OUT.wav')
     return 'not an audio file: %s' % error.error_string.strip('. \n')
+
+
+def _sphere_header(filename):
+    """First bytes of a file; none where it can't be read again."""
+    try:
+        with open(filename, 'rb') as file:
+            return file.read(SPHERE_HEADER_BYTES)
+    except OSError:
+        return b''
 
 
 def _checked_info(file, filename):
@@ -125,8 +133,7 @@ def _checked_info(file, filename):
 def _check_sphere(file, filename):
     """Raises AudioError where a SPHERE header counts other samples than there are, as after a
     transfer that took the file for text."""
-    with open(filename, 'rb') as raw:
-        promised = re.search(rb'sample_count -i (\d+)', raw.read(SPHERE_HEADER_BYTES))
+    promised = re.search(rb'sample_count -i (\d+)', _sphere_header(filename))
     if promised and int(promised.group(1)) != file.frames:
         raise AudioError('damaged SPHERE: %d samples, its header says %d'
                          % (file.frames, int(promised.group(1))))

@@ -42,7 +42,7 @@ def _tolerant(cache):
     """Turns a cache off where its files fail, instead of ending the run."""
     try:
         yield
-    except (sqlite3.Error, OSError) as error:
+    except (sqlite3.Error, OSError, TypeError, ValueError) as error:  # the latter: odd rows
         if not cache.broken:
             log.warning('going on without the cache %s: %s', cache.path, error)
         cache.broken = True
@@ -66,6 +66,11 @@ def _connect(path, schema):
             if attempt == 2:
                 raise
             os.remove(path)
+
+
+def _are_numbers(row):
+    """Whether a row of a table is one of ours: five integers behind the key."""
+    return len(row) == 5 and all(isinstance(value, int) for value in row)
 
 
 @contextlib.contextmanager
@@ -98,7 +103,7 @@ class HeaderCache:
         with _tolerant(self):
             wanted = {absolute(path) for path in paths}
             for path, *row in self._database.execute('SELECT * FROM headers'):
-                if path in wanted:
+                if path in wanted and _are_numbers(row):
                     self._known[path] = row
 
     def info(self, path):
@@ -160,7 +165,8 @@ class FeatureCache:
                                       'offset INT, rows INT, crc INT)')
             self._file = open(self.path + '.bin', 'a+b')
             for key, *place in self._database.execute('SELECT * FROM places'):
-                self._places[key] = _Place(*place)
+                if _are_numbers(place):
+                    self._places[key] = _Place(*place)
 
     @staticmethod
     def key(utterance):

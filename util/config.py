@@ -8,14 +8,18 @@ paths, batch sizes; the dynamic part) is filled in by `_derive`.
 import contextlib
 import dataclasses
 import difflib
+import errno
 import json
 import math
 import os
+import reprlib
+import stat
 
 PROJECT_DIR = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PREFIX = 'ds_'
 ALIASES = {'ds_epochs': 'ds_training_iters'}
 ON, OFF = ('1', 'true', 'yes', 'on'), ('', '0', 'false', 'no', 'off')
+SHOWN_CHARACTERS = 60  # of a value in a message
 BATCH_ORDERS = ('sorted', 'shuffled', 'bucketed')
 
 
@@ -57,7 +61,7 @@ def _setting(default, meaning, unit='', low=None, high=None, below=None, choices
         derived=derived))
 
 
-_MAX_SEED = 2**31 - 1  # TensorFlow's graph seed
+_LARGEST = 2**31 - 1  # integers of the graph have 32 bits
 _STDDEV = dict(low=0.0, derived='`ds_default_stddev`')
 _WIDTH = dict(low=1, unit='units')
 
@@ -135,7 +139,7 @@ class Config:
                                     derived='`ds_dropout_rate`')
     use_warpctc: bool = _setting(False, "CTC loss by the `CTCLossV2` operation (cuDNN; needs a "
                                  'GPU); warp-ctc left TensorFlow with contrib')
-    random_seed: int = _setting(4567, 'seed of weights, order and dropout', low=0, high=_MAX_SEED)
+    random_seed: int = _setting(4567, 'seed of weights, order and dropout', low=0, high=_LARGEST)
     towers: int = _setting(0, 'towers; 0: one a GPU, or one on the CPU; n on a machine without '
                            'GPUs: n logical CPU devices', 'towers', low=0, high=64)
 
@@ -292,17 +296,24 @@ def _xdg(directory):
 def _read_file(path):
     """The JSON object in a file of settings."""
     try:
-        with open(path, encoding='utf-8-sig') as file:
+        with open_regular(path, encoding='utf-8-sig') as file:
             found = json.load(file)
     except OSError as error:
         raise ConfigError('ds_config: cannot read %s: %s' % (path, error.strerror)) from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError('ds_config: %s is not JSON: %s' % (path, error)) from None
     if not isinstance(found, dict):
         raise ConfigError('ds_config: %s must hold one JSON object of ds_ settings' % path)
     if PREFIX + 'config' in found:
         raise ConfigError('ds_config: %s cannot name another file of settings' % path)
     return found
+
+
+def open_regular(path, **options):
+    """`open` for reading; OSError for a pipe, which might keep a run waiting for ever."""
+    if not stat.S_ISREG(os.stat(path).st_mode) and not os.path.isdir(path):
+        raise OSError(errno.EINVAL, 'not a regular file', path)
+    return open(path, **options)
 
 
 def _parse_all(raw, origin):
@@ -334,8 +345,15 @@ def parse(name, value, field):
     parsed = reader[field.type](value)
     limits = field.metadata
     if parsed is None or not _within(parsed, limits):
-        raise ConfigError('%s must be %s, got %r' % (name, _expected(field), value))
+        raise ConfigError('%s must be %s, got %s' % (name, _expected(field), _shown(value)))
     return parsed
+
+
+def _shown(value):
+    """A value in a message, not longer than a line."""
+    shown = reprlib.Repr()
+    shown.maxstring = shown.maxother = shown.maxlong = SHOWN_CHARACTERS
+    return shown.repr(value)
 
 
 def _within(value, limits):
@@ -373,7 +391,8 @@ def _parse_int(value):
         number = int(value.strip() if isinstance(value, str) else value)
     except (TypeError, ValueError, OverflowError):
         return None
-    return number if isinstance(value, str) or number == value else None
+    whole = isinstance(value, str) or number == value
+    return number if whole and abs(number) <= _LARGEST else None
 
 
 def _parse_float(value):
@@ -387,6 +406,10 @@ def _parse_float(value):
 
 
 def _parse_text(value):
+    try:
+        os.fsencode(value)  # every text may be a path
+    except (TypeError, UnicodeEncodeError):
+        return None
     return value.strip() if isinstance(value, str) and '\0' not in value else None
 
 

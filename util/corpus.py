@@ -1,7 +1,7 @@
 """What importers share: finding and reading the files of a corpus, splitting it."""
 import os
 
-from util import feeding
+from util import config as settings, feeding
 
 HIDDEN = ('._', '.DS_Store', '__MACOSX')  # what macOS leaves in folders and archives
 
@@ -47,7 +47,7 @@ def read_lines(path, encoding='utf-8-sig'):
       DataError: naming the file.
     """
     try:
-        with open(path, encoding=encoding) as file:
+        with settings.open_regular(path, encoding=encoding) as file:
             return [line for line in file.read().split('\n') if line.strip()]
     except OSError as error:
         raise feeding.DataError('%s cannot be read: %s' % (path, error.strerror)) from None

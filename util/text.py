@@ -7,6 +7,8 @@ import jiwer
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from util import config as settings
+
 DEFAULT_LABELS = " abcdefghijklmnopqrstuvwxyz'"
 
 # What `clean_transcript` changes before it looks at the alphabet. A character that the
@@ -71,7 +73,7 @@ def load_alphabet(filename=''):
     if not filename:
         return Alphabet()
     try:
-        with open(filename, encoding='utf-8-sig', newline=None) as file:
+        with settings.open_regular(filename, encoding='utf-8-sig', newline=None) as file:
             lines = file.read().split('\n')
     except (OSError, UnicodeDecodeError) as error:
         raise AlphabetError('ds_alphabet: cannot read %s: %s' % (filename, error)) from None

@@ -13,7 +13,7 @@ import csv
 import json
 import os
 
-from util import feeding
+from util import config as settings, feeding
 
 COLUMNS = ('wav_filename', 'transcript')
 JSON_LINES = ('.json', '.jsonl')  # endings of names
@@ -57,15 +57,18 @@ def read_manifest(path):
     """
     if path.lower().endswith(JSON_LINES):
         return _read_json_lines(path)
+    reader = None
     try:
-        with open(path, encoding='utf-8-sig', newline='') as file:
+        with settings.open_regular(path, encoding='utf-8-sig', newline='') as file:
             reader = csv.DictReader(file, strict=True)
-            columns = reader.fieldnames or ()
+            columns = [name.strip() for name in reader.fieldnames or ()]
+            reader.fieldnames = columns
             rows = [(reader.line_num, row) for row in reader if not _is_blank(row)]
     except OSError as error:
         raise feeding.DataError('manifest %s cannot be read: %s' % (path, error.strerror)) from None
     except (UnicodeDecodeError, csv.Error) as error:
-        raise feeding.DataError('manifest %s is not CSV in UTF-8: %s' % (path, error)) from None
+        raise feeding.DataError('manifest %s line %d is not CSV in UTF-8: %s' % (
+            path, reader.line_num if reader else 1, error)) from None
     if not set(COLUMNS) <= set(columns):
         raise feeding.DataError('manifest %s: its first line must name the columns %s, got %s' % (
             path, ' and '.join(COLUMNS), ', '.join(columns) or 'nothing'))
@@ -84,13 +87,15 @@ def _utterance(row, place, path):
     problem = None
     if None in row:  # the name that DictReader gives to fields beyond the header's
         problem = 'more fields than columns in %s; a transcript with a comma needs quotes' % place
+    elif '\n' in name + (row['transcript'] or '').strip():
+        problem = 'a line break within a field that ends in %s; is a quote not closed?' % place
     return feeding.Utterance(os.path.join(os.path.dirname(path), name), name,
                              row['transcript'] or '', problem)
 
 
 def _read_json_lines(path):
     try:
-        with open(path, encoding='utf-8-sig') as file:
+        with settings.open_regular(path, encoding='utf-8-sig') as file:
             lines = file.read().split('\n')
     except OSError as error:
         raise feeding.DataError('manifest %s cannot be read: %s' % (path, error.strerror)) from None
