@@ -2,6 +2,7 @@
 import json
 import logging
 import os
+import sys
 
 import numpy as np
 import pytest
@@ -455,6 +456,7 @@ def test_both_kinds_of_manifest_make_the_sets_together(tmp_path):
         ('long.wav', 3), ('long.wav#0.50-1.75', 1.25), ('long.wav#2.00-11.00', 1)]
 
 
+@pytest.mark.skipif(sys.version_info < (3, 11), reason='the csv module refuses the whole file')
 def test_a_file_name_with_nul_in_a_csv_manifest_is_a_problem_of_its_row(tmp_path):
     utterances = read(tmp_path, HEADER + '\nb.wav,0,two\na\0.wav,0,one\n')
     assert [bool(utterance.problem) for utterance in utterances] == [False, True]
