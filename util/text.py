@@ -36,6 +36,7 @@ class Alphabet:
 
     def __init__(self, labels=DEFAULT_LABELS):
         self.labels = tuple(labels)
+        self.characters = frozenset(self.labels)
         self._label_of = {char: label for label, char in enumerate(self.labels)}
         self.cleaned = _Cleaning(self)
 
@@ -107,8 +108,9 @@ def clean_transcript(text, alphabet):
     cleaned = ' '.join(unicodedata.normalize('NFC', text).translate(alphabet.cleaned).split())
     if ' ' not in alphabet:
         cleaned = cleaned.replace(' ', '')
-    unknown = set(cleaned).difference(alphabet.labels)
-    return cleaned, [char for char in dict.fromkeys(cleaned) if char in unknown]
+    if alphabet.characters.issuperset(cleaned):
+        return cleaned, []
+    return cleaned, [char for char in dict.fromkeys(cleaned) if char not in alphabet]
 
 
 class _Cleaning(dict):

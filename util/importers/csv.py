@@ -142,6 +142,8 @@ def _parse_object(line):
 
 def _is_path(name):
     """Whether a file can have this name: not with NUL or with halves of surrogate pairs."""
+    if name.isascii():
+        return '\0' not in name
     return '\0' not in name and not any('\ud800' <= char <= '\udfff' for char in name)
 
 
