@@ -440,7 +440,7 @@ def run_inference(run, data_set, feeder):
             model.n_utterances: len(step.examples)})
         collect_results(results, towers, run.alphabet)
         audio_seconds += step.seconds
-        total = sum(tower.count * tower.avg_loss for tower in towers) + total
+        total += sum(tower.count * tower.avg_loss for tower in towers if tower.count)
         progress.update(step.index + 1, total / len(results.losses))
     progress.close()
     loss = total / len(results.losses) if results.losses else math.nan

@@ -308,7 +308,7 @@ class DataSet:
         session.run(self._close)
 
 
-_LAST = 'no further epoch'  # what a feeder announces in the end
+_LAST = object()  # stands behind the last step, and behind the last epoch that is announced
 
 
 class Feeder:
@@ -376,8 +376,8 @@ class Feeder:
         steps = self._steps()
         while not self._closed.is_set():
             while len(pending) < 2 + N_READERS // self._data_set.step_size:
-                step = next(steps, 'end')
-                if step == 'end':
+                step = next(steps, _LAST)
+                if step is _LAST:
                     break
                 pending.append(step and (step[0], step[1], [
                     readers.submit(self._read_all, part) for part in _parts(step[1])]))
