@@ -131,25 +131,54 @@ def _layer_variables(index, n_in, units, config):
 
 
 def _dense(x, index, units, config, dropout):
-    """[N, n_in] -> [N, units]: min(relu(x h + b), relu_clip), then dropout."""
-    weights, bias = _layer_variables(index, x.shape[-1], units, config)
-    y = tf.minimum(tf.nn.relu(tf.nn.bias_add(tf.matmul(x, weights), bias)), config.relu_clip)
+    """[R, n_in] -> [R, units]: min(relu(x h + b), relu_clip), then dropout."""
+    weights, bias = [tf.convert_to_tensor(v) for v in
+                     _layer_variables(index, x.shape[-1], units, config)]
     rate = config.dropout_of_layer(index)
     if dropout is None or rate == 0.0:
-        return y
-    return y * _dropout_mask(tf.shape(y), rate, index, dropout)
+        return _clipped_relu(x, weights, bias, tf.ones([1, 1]), config.relu_clip)
+    keep, scale = _dropout_mask(tf.shape(x)[0], units, rate, index, dropout)
+    # relu(scale z) = scale relu(z), and the weights are smaller than the activations
+    return _clipped_relu(x, weights * scale, bias * scale, keep, config.relu_clip * scale)
 
 
-def _dropout_mask(shape, rate, layer, dropout):
-    """1/(1 - rate) with probability 1 - rate, else 0; a 1 where the graph isn't training.
+def _clipped_relu(x, weights, bias, keep, ceiling):
+    """min(relu(x weights + bias), ceiling) keep, with a gradient that needs only the result: it
+    goes where that lies between 0 and the ceiling, which Relu6Grad asks in one pass if the
+    ceiling is scaled to 6. The automatic gradient takes five passes over memory."""
+    @tf.custom_gradient
+    def output_and_gradient(x, weights, bias):
+        y = tf.minimum(tf.nn.relu(tf.nn.bias_add(tf.matmul(x, weights), bias)), ceiling) * keep
 
-    The random numbers depend on seed, step, tower and layer alone, so that a resumed run drops
-    what the run would have dropped that it resumes.
+        def gradient(d_y):
+            to_six = 6 / ceiling * (1 + 1e-6)  # a little more, so that no rounding opens the clip
+            with tf.control_dependencies([d_y]):  # not before, as it would only take up memory
+                features = y * to_six
+            d_z = tf.raw_ops.Relu6Grad(gradients=d_y, features=features)
+            return (tf.matmul(d_z, weights, transpose_b=True),
+                    tf.matmul(x, d_z, transpose_a=True),
+                    tf.raw_ops.BiasAddGrad(out_backprop=d_z))
+
+        return y, gradient
+
+    return output_and_gradient(x, weights, bias)
+
+
+def _dropout_mask(rows, units, rate, layer, dropout):
+    """Whom to keep, float32 0 or 1, and the scale that makes up for the rest, 1/(1 - rate).
+
+    Where the graph isn't training, both are 1. The random numbers depend on seed, step, tower
+    and layer alone, so that a resumed run drops what the run would have dropped that it resumes.
+    They have 16 bits, as a mask costs as much as its bits.
     """
+    dropped = round(rate * 2**16)  # of as many values
     def draw():
-        uniform = tf.random.stateless_uniform(shape, dropout.seed + [0, layer])
-        return tf.cast(uniform >= rate, tf.float32) / (1.0 - rate)
-    return tf.cond(dropout.is_training, draw, lambda: tf.ones([1, 1]))
+        pairs = tf.random.stateless_uniform([rows, -(-units // 2)], dropout.seed + [0, layer],
+                                            minval=None, maxval=None, dtype=tf.uint32)
+        values = tf.reshape(tf.bitcast(pairs, tf.uint16), [rows, -1])[:, :units]
+        return tf.cast(values >= tf.constant(dropped, tf.uint16), tf.float32)
+    keep = tf.cond(dropout.is_training, draw, lambda: tf.ones([1, 1]))
+    return keep, tf.where(dropout.is_training, 1 / (1 - dropped / 2**16), 1.0)
 
 
 def _lstm_variables(direction, config):

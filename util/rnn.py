@@ -2,17 +2,26 @@
 
 `tf.compat.v1.nn.rnn_cell` needs the legacy Keras package in TensorFlow 2.21, so the layer
 is written here. Its variables keep the layout and the names of TensorFlow 1.x's
-BasicLSTMCell, so that checkpoints of either kind fit.
+BasicLSTMCell, so that checkpoints of either kind fit. There are three implementations of one
+function of these variables:
+
+own    the fastest on CPUs: the inputs' share of the gates is one product for all steps, and its
+       own gradient makes one product a weight matrix where the automatic one adds up steps
+block  TensorFlow's BlockLSTM, one operation for all steps of a direction; CPUs and GPUs
+cudnn  cuDNN's LSTM; GPUs only
 """
 import tensorflow.compat.v1 as tf
 
 FORGET_BIAS = 1.0  # added to the forget gate in the cell, not stored (BasicLSTMCell's default)
+IMPLEMENTATIONS = ('own', 'block', 'cudnn')
+STEPS_A_ROUND = 4  # time steps in a round of tf.while_loop, as a round costs as much as some steps
 
 # T = n_steps, B = batch_size, N = n_cell_dim; gates lie in the order i, j, f, o:
 # input gate, cell input, forget gate, output gate.
 
 
-def bidirectional_lstm(inputs, seq_length, forward, backward):
+def bidirectional_lstm(inputs, seq_length, forward, backward, implementation='own',
+                       inference=False):
     """Runs an LSTM forward in time and another one backward over the same input.
 
     The backward chain starts at the last step of each utterance, not at the end of the padding.
@@ -21,134 +30,203 @@ def bidirectional_lstm(inputs, seq_length, forward, backward):
       inputs: float32 [T, B, n_in], time-major.
       seq_length: int32 [B], steps of each utterance; later steps give 0 and change nothing.
       forward, backward: (kernel, bias) of each direction, float32 [n_in + N, 4*N] and [4*N].
+      implementation: one of IMPLEMENTATIONS.
+      inference: whether no gradient will be asked for; `own` then keeps nothing for it.
     Returns:
       float32 [T, B, 2*N]: the outputs of both directions, forward first.
     Source: bidirectional_dynamic_rnn over two BasicLSTMCells, as in the notebook's BiRNN.
     """
+    forward, backward = [[tf.convert_to_tensor(w) for w in pair] for pair in (forward, backward)]
     mask = tf.transpose(tf.sequence_mask(seq_length, tf.shape(inputs)[0], dtype=inputs.dtype))
     mask = mask[:, :, None]  # [T, B, 1]
-    weights = [tf.convert_to_tensor(w) for w in (*forward, *backward)]
-    return _lstm_pair(inputs, mask, *weights)
+    if implementation == 'own':
+        # a loop a direction: the two don't wait for each other
+        outputs = [_own(inputs, mask, *forward, reverse=False, inference=inference),
+                   _own(inputs, mask, *backward, reverse=True, inference=inference)]
+    else:
+        run = {'block': _block, 'cudnn': _cudnn}[implementation]
+        reversed_inputs = tf.reverse_sequence(inputs, seq_length, seq_axis=0, batch_axis=1)
+        outputs = [run(inputs, seq_length, *forward) * mask, tf.reverse_sequence(
+            run(reversed_inputs, seq_length, *backward) * mask, seq_length, seq_axis=0,
+            batch_axis=1)]
+    return tf.concat(outputs, axis=2)
 
 
-@tf.custom_gradient
-def _lstm_pair(inputs, mask, kernel_fw, bias_fw, kernel_bw, bias_bw):
-    """Both directions, with a gradient of their own.
+def _split(kernel):
+    """(n_in, N) of a kernel [n_in + N, 4*N]."""
+    n_cell = kernel.shape[1] // 4
+    return kernel.shape[0] - n_cell, n_cell
 
-    The automatic gradient of the loop adds up the gradients of the weights step by step;
-    this one keeps the gates' gradients of all steps and makes one large product of them.
-    """
-    kernels, biases = (kernel_fw, kernel_bw), (bias_fw, bias_bw)
-    n_cell = kernel_fw.shape[1] // 4
-    n_in = kernel_fw.shape[0] - n_cell
-    projected = [_project(inputs, kernel[:n_in], bias) for kernel, bias in zip(kernels, biases)]
-    recurrent = [kernel[n_in:] for kernel in kernels]
-    outputs, cells, gates = _run_forward(projected, recurrent, mask, n_cell)
 
-    def grad(d_outputs):
-        transposed = [tf.transpose(w) for w in recurrent]
-        d_gates = _run_backward(tf.split(d_outputs, 2, axis=2), transposed, mask, cells, gates)
+# Our own
+
+
+def _own(inputs, mask, kernel, bias, reverse, inference):
+    """One direction: [T, B, n_in] -> [T, B, N]; mask float32 [T, B, 1]."""
+    n_in, n_cell = _split(kernel)
+
+    def output_and_gradient(inputs, mask, kernel, bias):
         flat_inputs = tf.reshape(inputs, [-1, n_in])
-        d_inputs, d_weights = 0.0, []
-        # h before each step: the outputs one step earlier in the direction's own time
-        h_before = (_shift(outputs[0], forward=True), _shift(outputs[1], forward=False))
-        for d_gate, h, kernel in zip(d_gates, h_before, kernels):
-            d_flat = tf.reshape(d_gate, [-1, 4 * n_cell])
-            d_inputs += tf.matmul(d_flat, kernel[:n_in], transpose_b=True)
-            d_weights.append(tf.concat([
-                tf.matmul(flat_inputs, d_flat, transpose_a=True),
-                tf.matmul(tf.reshape(h, [-1, n_cell]), d_flat, transpose_a=True)], axis=0))
-            d_weights.append(tf.reduce_sum(d_flat, axis=0))
-        return (tf.reshape(d_inputs, tf.shape(inputs)), None, *d_weights)
+        projected = _project(flat_inputs, kernel[:n_in], bias, tf.shape(inputs))
+        outputs, before, kept = _run_forward(projected, kernel[n_in:], mask, reverse, inference)
 
-    return tf.concat(outputs, axis=2), grad
+        def gradient(d_outputs):
+            d_gates = _run_backward(d_outputs, kernel[n_in:], kept, reverse)
+            d_gates = tf.reshape(d_gates, [-1, 4 * n_cell])
+            d_inputs = tf.matmul(d_gates, kernel[:n_in], transpose_b=True)
+            d_kernel = tf.concat([
+                tf.matmul(flat_inputs, d_gates, transpose_a=True),
+                tf.matmul(tf.reshape(before, [-1, n_cell]), d_gates, transpose_a=True)], axis=0)
+            d_bias = tf.raw_ops.BiasAddGrad(out_backprop=d_gates)
+            return tf.reshape(d_inputs, tf.shape(inputs)), None, d_kernel, d_bias
 
+        return outputs, gradient
 
-def _project(inputs, kernel, bias):
-    """[T, B, n_in] -> [T, B, 4*N]: the input's share of the gates, for all steps at once."""
-    flat = tf.nn.bias_add(tf.matmul(tf.reshape(inputs, [-1, kernel.shape[0]]), kernel), bias)
-    return tf.reshape(flat, tf.concat([tf.shape(inputs)[:2], [kernel.shape[1]]], axis=0))
-
-
-def _shift(outputs, forward):
-    """[T, B, N]: outputs one step earlier (forward) or later in time; zeros come in."""
-    zeros = tf.zeros_like(outputs[:1])
-    return tf.concat([zeros, outputs[:-1]] if forward else [outputs[1:], zeros], axis=0)
+    if inference:
+        return output_and_gradient(inputs, mask, kernel, bias)[0]
+    return tf.custom_gradient(output_and_gradient)(inputs, mask, kernel, bias)
 
 
-def _time_indices(t, n_steps):
-    """Where loop round t reads and writes: forward at t, backward from the end."""
-    return t, n_steps - 1 - t
+def _project(flat_inputs, kernel, bias, shape):
+    """The inputs' share of the gates i, j, f, o before activation, each [T, B, N]."""
+    biases = tf.split(bias, 4)
+    biases[2] += FORGET_BIAS
+    shape = tf.concat([shape[:2], biases[0].shape], axis=0)
+    return [tf.reshape(tf.nn.bias_add(tf.matmul(flat_inputs, w), b), shape)
+            for w, b in zip(tf.split(kernel, 4, axis=1), biases)]
 
 
-def _run_forward(projected, recurrent, mask, n_cell):
-    """Steps both chains through time side by side, so that two cores share the work.
+def _repeat(n_steps, step, state):
+    """state = step(k, *state) for k = 0 to n_steps - 1."""
+    k = tf.constant(0)
+    for size in (STEPS_A_ROUND, 1):  # the second loop does what the first leaves
+        def body(k, *state, size=size):
+            for _ in range(size):
+                state = step(k, *state)
+                k += 1
+            return (k, *state)
+        k, *state = tf.while_loop(lambda k, *_, size=size: k + size <= n_steps, body, (k, *state))
+    return state
 
-    Returns, each a pair (forward, backward): outputs [T, B, N], cell states [T, B, N], and
-    activated gates i, j, f, o as [T, B, 4*N].
+
+def _run_forward(projected, recurrent, mask, reverse, inference):
+    """Steps the chain through time.
+
+    Returns:
+      (outputs h [T, B, N]; h before each step [T, B, N]; for the gradient: the last cell state
+      and a list of what it needs of each step). A chain that runs backward in time has the step
+      before t at t + 1.
     """
     n_steps, batch = tf.shape(mask)[0], tf.shape(mask)[1]
-    zero = tf.zeros([batch, n_cell], mask.dtype)
+    zero = tf.zeros([batch, recurrent.shape[0]], mask.dtype)
+    weights = tf.split(recurrent, 4, axis=1)  # gates apart cost less than splitting them each step
 
-    def body(t, state, arrays):
-        new_state, new_arrays = [], []
-        for d, at in enumerate(_time_indices(t, n_steps)):
-            c, h = state[d]
-            z = projected[d][at] + tf.matmul(h, recurrent[d])
-            c, h, gate = _cell(z, c, mask[at])
-            new_state.append((c, h))
-            new_arrays.append([a.write(at, v) for a, v in zip(arrays[d], (h, c, gate))])
-        return t + 1, new_state, new_arrays
+    def step(k, c, h, outputs, *kept):
+        t = n_steps - 1 - k if reverse else k
+        i, j, f, o = [p[t] + tf.matmul(h, w) for p, w in zip(projected, weights)]
+        # With i and f at 0 the state is 0 past an utterance's end, and so are the gradients:
+        # the backward chain starts from it, and what the forward chain gives there is 0 as well.
+        i, f = tf.sigmoid(i) * mask[t], tf.sigmoid(f) * mask[t]
+        j, o = tf.tanh(j), tf.sigmoid(o)
+        kept = [_push(steps, (c, i, j, f, o)) for steps in kept]
+        c = c * f + i * j
+        h = tf.tanh(c) * o
+        return (c, h, outputs.write(t if reverse else t + 1, h), *kept)
 
-    arrays = [[_array(mask, n_steps) for _ in range(3)] for _ in range(2)]
-    _, _, arrays = tf.while_loop(lambda t, *_: t < n_steps, body,
-                                 (0, [(zero, zero), (zero, zero)], arrays))
-    outputs, cells, gates = zip(*[[a.stack() for a in pair] for pair in arrays])
-    return outputs, cells, gates
-
-
-def _cell(z, c, mask):
-    """One step of BasicLSTMCell; z [B, 4*N] before activation, c [B, N], mask [B, 1]."""
-    i, j, f, o = tf.split(z, 4, axis=1)
-    i, j, f, o = tf.sigmoid(i), tf.tanh(j), tf.sigmoid(f + FORGET_BIAS), tf.sigmoid(o)
-    # State 0 outside an utterance is right for both directions: the backward chain starts
-    # from it, and what the forward chain does after the end is seen by nobody.
-    c = (c * f + i * j) * mask
-    return c, tf.tanh(c) * o * mask, tf.concat([i, j, f, o], axis=1)
+    outputs = _array(n_steps + 1).write(n_steps if reverse else 0, zero)
+    kept = [] if inference else [_empty_list()]
+    c, _, outputs, *kept = _repeat(n_steps, step, (zero, zero, outputs, *kept))
+    outputs = outputs.stack()
+    early, late = outputs[:-1], outputs[1:]
+    return (early, late, [c, *kept]) if reverse else (late, early, [c, *kept])
 
 
-def _run_backward(d_outputs, transposed, mask, cells, gates):
-    """Back-propagation through time: gradients of the gates before activation, [T, B, 4*N] each."""
-    n_steps = tf.shape(mask)[0]
-    zero = tf.zeros_like(cells[0][0])
-    cells_before = (_shift(cells[0], forward=True), _shift(cells[1], forward=False))
+def _run_backward(d_outputs, recurrent, kept, reverse):
+    """Back-propagation through time: gradients of the gates before activation, [T, B, 4*N].
 
-    def body(t, state, arrays):
-        new_state, new_arrays = [], []
-        for d, at in enumerate(reversed(_time_indices(t, n_steps))):
-            d_c, d_h = state[d]
-            d_z, d_c = _cell_gradient(d_h + d_outputs[d][at], d_c, gates[d][at], cells[d][at],
-                                      cells_before[d][at], mask[at])
-            new_state.append((d_c, tf.matmul(d_z, transposed[d])))
-            new_arrays.append(arrays[d].write(at, d_z))
-        return t + 1, new_state, new_arrays
+    Of LSTMBlockCellGrad, which is the cell's gradient in one operation, the inputs that only
+    give it shapes or serve peepholes are zeros.
+    """
+    n_steps, n_cell = tf.shape(d_outputs)[0], recurrent.shape[0]
+    transposed = tf.transpose(recurrent)
+    zero, no_peephole = tf.zeros_like(d_outputs[0]), tf.zeros([n_cell])
+    unused = dict(x=zero[:, :0], cs=zero, h_prev=zero, w=recurrent, wci=no_peephole,
+                  wcf=no_peephole, wco=no_peephole, b=tf.zeros([4 * n_cell]), use_peephole=False)
 
-    arrays = [_array(mask, n_steps) for _ in range(2)]
-    _, _, arrays = tf.while_loop(lambda t, *_: t < n_steps, body,
-                                 (0, [(zero, zero), (zero, zero)], arrays))
-    return [a.stack() for a in arrays]
+    def step(k, c, kept, d_c, d_h, d_gates):
+        t = k if reverse else n_steps - 1 - k
+        kept, (c_before, i, j, f, o) = _pop(kept, 5, zero.shape)
+        d_c, d_z, *_ = tf.raw_ops.LSTMBlockCellGrad(
+            cs_prev=c_before, i=i, f=f, o=o, ci=j, co=tf.tanh(c), cs_grad=d_c,
+            h_grad=d_h + d_outputs[t], **unused)
+        return c_before, kept, d_c, tf.matmul(d_z, transposed), d_gates.write(t, d_z)
 
-
-def _cell_gradient(d_h, d_c, gates, c, c_before, mask):
-    """Gradient of `_cell`: d_z [B, 4*N] and d_c [B, N] of the state before the step."""
-    i, j, f, o = tf.split(gates, 4, axis=1)
-    tanh_c = tf.tanh(c)
-    d_h *= mask
-    d_c = (d_c + d_h * o * (1 - tanh_c * tanh_c)) * mask
-    d_z = tf.concat([d_c * j * i * (1 - i), d_c * i * (1 - j * j),
-                     d_c * c_before * f * (1 - f), d_h * tanh_c * o * (1 - o)], axis=1)
-    return d_z, d_c * f
+    return _repeat(n_steps, step, (*kept, zero, zero, _array(n_steps)))[-1].stack()
 
 
-def _array(like, n_steps):
-    return tf.TensorArray(like.dtype, size=n_steps, element_shape=None, clear_after_read=False)
+def _array(size):
+    return tf.TensorArray(tf.float32, size=size, element_shape=None)
+
+
+# What the gradient needs lies on a stack: it takes the steps in the opposite order, and what is
+# taken is freed, so that the gradients of the gates find room.
+
+
+def _empty_list():
+    return tf.raw_ops.EmptyTensorList(element_shape=-1, max_num_elements=-1,
+                                      element_dtype=tf.float32)
+
+
+def _push(steps, tensors):
+    for tensor in tensors:
+        steps = tf.raw_ops.TensorListPushBack(input_handle=steps, tensor=tensor)
+    return steps
+
+
+def _pop(steps, count, shape):
+    """The list without the last `count` tensors, which all have that shape; and those."""
+    tensors = []
+    for _ in range(count):
+        steps, tensor = tf.raw_ops.TensorListPopBack(input_handle=steps, element_shape=-1,
+                                                     element_dtype=tf.float32)
+        tensor.set_shape(shape)
+        tensors.insert(0, tensor)
+    return steps, tensors
+
+
+# TensorFlow's and cuDNN's
+
+
+def _block(inputs, seq_length, kernel, bias):
+    """One direction by BlockLSTM, from the first step on: [T, B, n_in] -> [T, B, N]."""
+    del seq_length  # what comes after an utterance doesn't change its outputs
+    _, n_cell = _split(kernel)
+    zero, no_peephole = tf.zeros([tf.shape(inputs)[1], n_cell]), tf.zeros([n_cell])
+    return tf.raw_ops.BlockLSTM(
+        seq_len_max=tf.shape(inputs, out_type=tf.int64)[0], x=inputs, cs_prev=zero, h_prev=zero,
+        w=kernel, wci=no_peephole, wcf=no_peephole, wco=no_peephole, b=bias,
+        forget_bias=FORGET_BIAS, cell_clip=-1.0).h
+
+
+def _cudnn(inputs, seq_length, kernel, bias):
+    """One direction by cuDNN, from the first step on: [T, B, n_in] -> [T, B, N]."""
+    zero = tf.zeros([1, tf.shape(inputs)[1], _split(kernel)[1]])
+    return tf.raw_ops.CudnnRNNV3(
+        input=inputs, input_h=zero, input_c=zero, params=_cudnn_params(kernel, bias),
+        sequence_lengths=seq_length, rnn_mode='lstm', is_training=True, time_major=True).output
+
+
+def _cudnn_params(kernel, bias):
+    """A kernel and bias as cuDNN takes them: the gates' matrices in the order i, f, j, o, each
+    [N, n_in], then the recurrent ones, [N, N]; then two biases a gate, of which one is enough."""
+    n_in, _ = _split(kernel)
+
+    def in_order(tensor):
+        i, j, f, o = tf.split(tensor, 4, axis=-1)
+        return i, f, j, o
+
+    i, f, j, o = in_order(bias)
+    biases = [i, f + FORGET_BIAS, j, o]
+    matrices = [tf.transpose(w) for part in (kernel[:n_in], kernel[n_in:]) for w in in_order(part)]
+    return tf.concat([tf.reshape(w, [-1]) for w in matrices] + biases +
+                     [tf.zeros_like(b) for b in biases], axis=0)
