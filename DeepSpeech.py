@@ -11,6 +11,7 @@ if __name__ == '__main__':
         import tensorflow
 
 import collections
+import concurrent.futures
 import contextlib
 import dataclasses
 import datetime
@@ -39,10 +40,15 @@ log = logging.getLogger('DeepSpeech')
 Dropout = collections.namedtuple('Dropout', 'is_training seed')
 
 # What a tower computes of its batch of B utterances: loss [B] and its mean, edit distance over
-# transcript length [B] and its mean, best paths and labels as sparse tensors [B, .], and how
-# many of the B utterances count (0 in a tower that had none left).
+# transcript length [B] and its mean, best paths and labels as sparse tensors [B, .], logits
+# [T, B, n_character] and steps of each utterance [B], and how many of the B utterances count (0
+# in a tower that had none left).
 TowerResult = collections.namedtuple(
-    'TowerResult', 'total_loss avg_loss distance label_error_rate decoded labels count')
+    'TowerResult', 'total_loss avg_loss distance label_error_rate decoded labels logits seq_len '
+    'count')
+
+# Of that, what is there before the beam search, from which it and the report can be made later
+Undecoded = collections.namedtuple('Undecoded', 'total_loss labels logits seq_len count')
 
 # What a checkpoint knows of the run besides the weights: epochs that are done; of the one after
 # them the steps, the utterances, the sum of their losses, and a checksum of its order; the last
@@ -62,10 +68,16 @@ Run = collections.namedtuple('Run', 'session model data_sets config alphabet sto
 # Of each utterance of a pass: transcript, decoded text, edit distance over length, CTC loss
 Results = collections.namedtuple('Results', 'sources texts distances losses')
 
-# Figures of one pass over a data set, and how long it took for how much audio; without decoding
-# label_error_rate and rates, a text.ErrorRates, are None
+# Figures of one pass over a data set, how long it took for how much audio, and how much of that
+# was waiting for the feeder; without decoding label_error_rate and rates, a text.ErrorRates, are
+# None
 Outcome = collections.namedtuple(
-    'Outcome', 'loss label_error_rate rates results seconds audio_seconds')
+    'Outcome', 'loss label_error_rate rates results seconds audio_seconds waited')
+
+
+MAX_SEARCHES = 32  # beam searches at a time in one batch, where there are as many cores
+MAX_UNDECODED = 64  # batches whose logits wait for their beam search
+TRAINING_POOL, DECODING_POOL = 0, 1  # of a session's threads, so that neither waits for the other
 
 
 class TrainingError(RuntimeError):
@@ -89,7 +101,7 @@ def variable_on_cpu(name, shape, initializer):
         return tf.get_variable(name=name, shape=shape, initializer=initializer)
 
 
-def BiRNN(batch_x, seq_length, *, config, n_character, dropout=None):
+def BiRNN(batch_x, seq_length, *, config, n_character, dropout=None, inference=False):
     """The network: three dense layers, a bidirectional LSTM, a dense layer, the output layer.
 
     Args:
@@ -98,6 +110,7 @@ def BiRNN(batch_x, seq_length, *, config, n_character, dropout=None):
       config: Config; the geometry, stddevs, relu_clip and dropout rates.
       n_character: classes, the blank included.
       dropout: Dropout, or None for a graph that never drops (the export).
+      inference: whether no gradient will be asked for.
     Returns:
       float32 [T, B, n_character]: logits, time-major.
     Raises:
@@ -114,7 +127,8 @@ def BiRNN(batch_x, seq_length, *, config, n_character, dropout=None):
         layer = _dense(layer, index, units, config, dropout)
     layer = tf.reshape(layer, [-1, batch_size, config.n_hidden_3])  # [T, B, 2*n_cell_dim]
     cells = [_lstm_variables(direction, config) for direction in ('fw', 'bw')]
-    layer = rnn.bidirectional_lstm(layer, seq_length, *cells)
+    implementation = 'own' if config.rnn_impl == 'auto' else config.rnn_impl
+    layer = rnn.bidirectional_lstm(layer, seq_length, *cells, implementation, inference)
     layer = tf.reshape(layer, [-1, 2 * config.n_cell_dim])
     layer = _dense(layer, 5, config.n_hidden_5, config, dropout)
     weights, bias = _layer_variables(6, config.n_hidden_5, n_character, config)
@@ -204,9 +218,9 @@ def calculate_accuracy_and_loss(batch, *, config, n_character, dropout=None):
       batch: feeding.Batch.
       config, n_character, dropout: as in `BiRNN`.
     Returns:
-      (total_loss [B], avg_loss, distance [B], label_error_rate, decoded, labels): the CTC loss
-      is the negative natural logarithm of the transcript's probability; decoded and labels are
-      sparse, [B, .], and decoded is the best path of the beam search.
+      (total_loss [B], avg_loss, distance [B], label_error_rate, decoded, labels, logits): the
+      CTC loss is the negative natural logarithm of the transcript's probability; decoded and
+      labels are sparse, [B, .], and decoded is the best path of the beam search.
     Source: the notebook's function of that name; Graves et al., ICML 2006, for CTC.
     """
     labels = text.ctc_label_dense_to_sparse(batch.labels, batch.label_len)
@@ -216,7 +230,7 @@ def calculate_accuracy_and_loss(batch, *, config, n_character, dropout=None):
     decoded = decode(logits, batch.seq_len, config.beam_width)
     distance = tf.edit_distance(tf.cast(decoded, tf.int32), labels)
     return (total_loss, tf.reduce_mean(total_loss), distance, tf.reduce_mean(distance), decoded,
-            labels)
+            labels, logits)
 
 
 def _ctc_loss(logits, labels, seq_len, accelerated):
@@ -231,13 +245,33 @@ def _ctc_loss(logits, labels, seq_len, accelerated):
 
 
 def decode(logits, seq_len, beam_width):
-    """Best path of the beam search, int64 sparse [B, .].
+    """Best paths of the beam search, int64 sparse [B, .].
 
-    merge_repeated stays off: on, it would merge "all" to "al" a second time.
+    Each utterance is searched by itself, so that all cores have work; the operation searches a
+    batch on one. merge_repeated stays off: on, it would merge "all" to "al" a second time.
+
+    Args:
+      logits: float32 [T, B, n_character].
+      seq_len: int32 [B].
+      beam_width: paths to follow.
     """
-    decoded, _ = tf.nn.ctc_beam_search_decoder(logits, seq_len, beam_width=beam_width,
-                                               top_paths=1, merge_repeated=False)
-    return decoded[0]
+    seq_len = tf.convert_to_tensor(seq_len)
+
+    def search(b, labels, lengths):
+        decoded, _ = tf.nn.ctc_beam_search_decoder(
+            logits[:, b:b + 1], seq_len[b:b + 1], beam_width=beam_width, top_paths=1,
+            merge_repeated=False)
+        path = decoded[0].values
+        return b + 1, labels.write(b, path), lengths.write(b, tf.size(path))
+
+    batch_size = tf.shape(seq_len)[0]
+    labels = tf.TensorArray(tf.int64, batch_size, infer_shape=False, element_shape=[None])
+    lengths = tf.TensorArray(tf.int32, batch_size, element_shape=[])
+    _, labels, lengths = tf.while_loop(lambda b, *_: b < batch_size, search,
+                                       (0, labels, lengths), parallel_iterations=MAX_SEARCHES)
+    lengths = lengths.stack()
+    return tf.SparseTensor(tf.where(tf.sequence_mask(lengths)), labels.concat(), tf.cast(
+        tf.stack([batch_size, tf.reduce_max(lengths)]), tf.int64))
 
 
 # Towers and optimizer
@@ -275,7 +309,7 @@ def get_tower_results(batch, devices, *, config, n_character, dropout=None, opti
             share, count = feeding.tower_batch(batch, tower, len(devices), config.n_context)
             own = dropout and dropout._replace(seed=dropout.seed + [0, tower << 8])
             result = TowerResult(*calculate_accuracy_and_loss(
-                share, config=config, n_character=n_character, dropout=own), count)
+                share, config=config, n_character=n_character, dropout=own), share.seq_len, count)
             results.append(result)
             if optimizer is not None:
                 gradients.append(optimizer.compute_gradients(result.avg_loss))
@@ -427,13 +461,14 @@ def collect_results(results_tuple, returns, alphabet):
             results.losses.extend(tower.total_loss.tolist())
 
 
-def _outcome(results, loss, seconds, audio_seconds):
+def _outcome(results, loss, started, audio_seconds, waited):
     """Outcome of the collected results of one pass; without any there are no rates."""
-    if not results.sources:
-        return Outcome(loss, None, None, results, seconds, audio_seconds)
-    rates = text.error_rates(results.sources, results.texts)
-    return Outcome(loss, sum(results.distances) / len(results.distances), rates, results,
-                   seconds, audio_seconds)
+    label_error_rate = rates = None
+    if results.sources:
+        label_error_rate = sum(results.distances) / len(results.distances)
+        rates = text.error_rates(results.sources, results.texts)
+    return Outcome(loss, label_error_rate, rates, results, time.monotonic() - started,
+                   audio_seconds, waited)
 
 
 def _report(caption, outcome, config):
@@ -442,6 +477,53 @@ def _report(caption, outcome, config):
         title = '%s loss=%.9f label_error_rate=%.9f CER: %f' % (
             caption, outcome.loss, outcome.label_error_rate, outcome.rates.cer)
         calculate_and_print_wer_report(title, outcome.results, config.report_count)
+
+
+class Decoding:
+    """Beam search of the batches of a pass, in a thread beside it, as only the report at the end
+    of the pass needs it. `results` then holds all of them, in the order in which they came."""
+
+    def __init__(self, run, results):
+        self._run, self._results = run, results
+        self._pending = collections.deque()
+        self._thread = concurrent.futures.ThreadPoolExecutor(1, 'decoding')
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        try:
+            while self._pending and kind is None:
+                self._collect()
+        finally:
+            self._thread.shutdown(cancel_futures=True)
+
+    def add(self, towers):
+        """Takes over what a step gave, an Undecoded a tower."""
+        self._pending.append(self._thread.submit(self._decode, towers))
+        while len(self._pending) > MAX_UNDECODED or (
+                self._pending and self._pending[0].done()):
+            self._collect()
+
+    def _decode(self, towers):
+        feed = {}
+        for tensors, values in zip(undecoded(self._run.model.towers), towers):
+            feed.update(zip(tensors, values))
+        return self._run.session.run(reports(self._run.model.towers), feed,
+                                     tf.RunOptions(inter_op_thread_pool=DECODING_POOL))
+
+    def _collect(self):
+        collect_results(self._results, self._pending.popleft().result(), self._run.alphabet)
+
+
+def undecoded(towers):
+    """Of TowerResults what there is before the beam search: to fetch, or to feed to it."""
+    return [Undecoded(*[getattr(tower, name) for name in Undecoded._fields]) for tower in towers]
+
+
+def reports(towers):
+    """Of TowerResults what a report needs: without logits."""
+    return [tower._replace(logits=(), seq_len=()) for tower in towers]
 
 
 # Training and evaluation
@@ -460,20 +542,22 @@ def run_inference(run, data_set, feeder):
       Interrupted: between two batches.
     """
     model, results = run.model, Results([], [], [], [])
-    started, audio_seconds, total = time.monotonic(), 0.0, 0.0
+    started, audio_seconds, total, n_utterances = time.monotonic(), 0.0, 0.0, 0
     progress = run_log.Progress(data_set.name, data_set.total_batches)
-    for step in feeder.epoch():
-        run.stop.check()
-        towers = run.session.run(model.towers, {
-            model.selector: feeding.SET_NAMES.index(data_set.name),
-            model.n_utterances: len(step.examples)})
-        collect_results(results, towers, run.alphabet)
-        audio_seconds += step.seconds
-        total += sum(tower.count * tower.avg_loss for tower in towers if tower.count)
-        progress.update(step.index + 1, total / len(results.losses))
+    with Decoding(run, results) as decoding:
+        for step in feeder.epoch():
+            run.stop.check()
+            towers = run.session.run(undecoded(model.towers), {
+                model.selector: feeding.SET_NAMES.index(data_set.name),
+                model.n_utterances: len(step.examples)})
+            decoding.add(towers)
+            audio_seconds += step.seconds
+            n_utterances += len(step.examples)
+            total += sum(float(tower.total_loss.sum()) for tower in towers if tower.count)
+            progress.update(step.index + 1, total / n_utterances)
     progress.close()
-    loss = total / len(results.losses) if results.losses else math.nan
-    return _outcome(results, float(loss), time.monotonic() - started, audio_seconds)
+    loss = total / n_utterances if n_utterances else math.nan
+    return _outcome(results, loss, started, audio_seconds, feeder.waited)
 
 
 def train(run, state):
@@ -528,28 +612,30 @@ def _train_epoch(run, state, feeder):
     started, audio_seconds = time.monotonic(), 0.0
     progress = run_log.Progress('train', data_set.total_batches,
                                 already=state.epoch_step)
-    for step in feeder.epoch():
-        if run.stop.wanted:
-            progress.close()
-            _save_and_interrupt(run, state)
-        values = _train_step(run, step, query_report)
-        loss = float(values['loss'])
-        if not math.isfinite(loss):
-            progress.close()
-            raise TrainingError(_not_finite(loss, state, step, run.config))
-        collect_results(results, values.get('towers', ()), run.alphabet)
-        audio_seconds += step.seconds
-        state = state._replace(epoch_step=step.index + 1,
-                               epoch_done=state.epoch_done + len(step.examples),
-                               epoch_loss=state.epoch_loss + loss * len(step.examples))
-        with _saved_on_failure(run, state):
-            _log_step(run, state.epoch + 1, values)
-        progress.update(step.index + 1, state.epoch_loss / state.epoch_done)
+    with Decoding(run, results) as decoding:
+        for step in feeder.epoch():
+            if run.stop.wanted:
+                progress.close()
+                _save_and_interrupt(run, state)
+            values = _train_step(run, step, query_report)
+            loss = float(values['loss'])
+            if not math.isfinite(loss):
+                progress.close()
+                raise TrainingError(_not_finite(loss, state, step, run.config))
+            if query_report:
+                decoding.add(values['towers'])
+            audio_seconds += step.seconds
+            state = state._replace(epoch_step=step.index + 1,
+                                   epoch_done=state.epoch_done + len(step.examples),
+                                   epoch_loss=state.epoch_loss + loss * len(step.examples))
+            with _saved_on_failure(run, state):
+                _log_step(run, state.epoch + 1, values)
+            progress.update(step.index + 1, state.epoch_loss / state.epoch_done)
     progress.close()
     if not state.epoch_done:
         raise feeding.DataError('no usable training utterance is left')
-    outcome = _outcome(results, state.epoch_loss / state.epoch_done, time.monotonic() - started,
-                       audio_seconds)
+    outcome = _outcome(results, state.epoch_loss / state.epoch_done, started, audio_seconds,
+                       feeder.waited)
     state = state._replace(epoch=state.epoch + 1, epoch_step=0, epoch_done=0, epoch_loss=0.0)
     return state, outcome
 
@@ -574,12 +660,12 @@ def _train_step(run, step, query_report):
 
     Returns:
       dict: 'loss', mean of the step's utterances; 'step', the global step after it; 'towers',
-      TowerResults if they are queried; 'summaries' and 'trace' where the settings ask for them.
+      an Undecoded a tower if they are queried; 'summaries' and 'trace' where the settings ask for them.
     """
     model, config = run.model, run.config
     fetches = {'loss': model.avg_loss, 'step': model.train_step}
     if query_report:
-        fetches['towers'] = model.towers
+        fetches['towers'] = undecoded(model.towers)
     if model.summaries is not None:
         fetches['summaries'] = model.summaries
     feed = {model.n_utterances: len(step.examples), model.is_training: True}
@@ -676,7 +762,7 @@ def _figures(outcome):
 
 
 def _write_outcome(writer, step, outcome, **scalars):
-    scalars.update(loss=outcome.loss,
+    scalars.update(loss=outcome.loss, feeding_wait_share=outcome.waited / outcome.seconds,
                    audio_seconds_per_second=outcome.audio_seconds / outcome.seconds)
     if outcome.rates:
         scalars.update(label_error_rate=outcome.label_error_rate, wer=outcome.rates.wer,
@@ -882,12 +968,15 @@ def export(config, n_character, weights):
 
 
 def _write_export(path, config, n_character, weights):
+    if config.rnn_impl == 'cudnn':  # the exported model runs everywhere
+        config = dataclasses.replace(config, rnn_impl='own')
     with tf.Graph().as_default(), tf.device('/cpu:0'), tf.Session() as session:
         inputs = tf.placeholder(tf.float32, [None, None, config.n_features], 'input')
         whole = tf.fill([tf.shape(inputs)[0]], tf.shape(inputs)[1])
         length = tf.placeholder_with_default(whole, [None], 'input_length')
         with tf.variable_scope('', custom_getter=_without_random_initial_values):
-            logits = BiRNN(inputs, length, config=config, n_character=n_character)
+            logits = BiRNN(inputs, length, config=config, n_character=n_character,
+                           inference=True)
         best = decode(logits, length, config.beam_width)
         outputs = tf.sparse_tensor_to_dense(best, default_value=-1)[None]
         session.run(tf.global_variables_initializer(),
@@ -981,6 +1070,8 @@ def train_and_test(config, alphabet, data_sets, stop, run_dir, results):
     session_config = tf.ConfigProto(allow_soft_placement=True,
                                     log_device_placement=config.log_device_placement,
                                     device_count={'CPU': config.towers})
+    for _ in (TRAINING_POOL, DECODING_POOL):
+        session_config.session_inter_op_thread_pool.add()
     with model.graph.as_default():
         writers = {name: tf.summary.FileWriter(os.path.join(run_dir, name), graph)
                    for name, graph in (('train', model.graph), ('dev', None), ('test', None))

@@ -28,7 +28,9 @@ def test_report_of_a_corpus_with_faults(tmp_path):
     # 1.2, 1.3, 1.4, 1.5, 1.2 and the added 1.5 s
     assert lines[0] == ('train 6 utterances, 8.1 s (0.00 hours); shortest 1.20 s, median 1.35 s, '
                         'longest 1.50 s')
-    assert lines[1].strip() == ('15 words; 1 at 8000 Hz with 1 channel, '
+    # of 6 times 150 (or 149) frames; lengths 120, 130, 140, 150, 120, 150 in one batch
+    assert lines[1].strip() == '10.1 % of the frames in batches of 64 are padding'
+    assert lines[2].strip() == ('15 words; 1 at 8000 Hz with 1 channel, '
                                 '5 at 16000 Hz with 1 channel')
     assert 'excluded: 2 utterances' in lines
     assert '      1 not an audio file' in lines

@@ -613,3 +613,20 @@ def test_silence_works_without_a_standard_error(tmp_path):
     code = 'from util import config\nwith config.silenced_tensorflow(): print("inside")'
     shell = 'import os, sys; os.close(2); os.execv(sys.executable, [sys.executable, "-c", %r])'
     assert python(shell % code, tmp_path).stdout == 'inside\n'
+
+
+@pytest.mark.parametrize('asked, n_gpus, chosen', [
+    ('auto', 0, 'own'), ('auto', 2, 'cudnn'), ('block', 0, 'block'), ('own', 1, 'own'),
+    ('cudnn', 1, 'cudnn')])
+def test_lstm_implementation_fits_the_devices(asked, n_gpus, chosen):
+    assert settings.with_towers(load_config(rnn_impl=asked), n_gpus).rnn_impl == chosen
+
+
+def test_cudnn_needs_a_gpu():
+    with pytest.raises(settings.ConfigError, match='ds_rnn_impl must be .* got cudnn'):
+        settings.with_towers(load_config(rnn_impl='cudnn'), 0)
+
+
+def test_lstm_implementations_are_those_of_the_module():
+    from util import rnn
+    assert settings.RNN_IMPLS == ('auto', *rnn.IMPLEMENTATIONS)

@@ -141,6 +141,29 @@ def test_beam_search_keeps_doubled_letters():
     assert text.sparse_tensor_value_to_texts(decoded) == ['all']
 
 
+def test_beam_search_of_a_batch_is_that_of_the_operation():
+    """Unequal lengths, and one utterance of nothing but blanks."""
+    rng = np.random.default_rng(3)
+    logits = rng.normal(0, 4, (11, 4, 29)).astype(np.float32)
+    logits[:, 2, 28] = 99
+    lengths = [11, 3, 7, 8]
+    ours, whole = run(lambda: [
+        DeepSpeech.decode(tf.constant(logits), tf.constant(lengths), 20),
+        tf.nn.ctc_beam_search_decoder(logits, lengths, beam_width=20, top_paths=1,
+                                      merge_repeated=False)[0][0]])
+    for got, expected in zip(ours, whole):
+        assert got.dtype == expected.dtype
+        np.testing.assert_array_equal(got, expected)
+    assert 2 not in ours.indices[:, 0] and {0, 1, 3} <= set(ours.indices[:, 0])
+
+
+def test_beam_search_that_finds_nothing_at_all():
+    logits = np.zeros((3, 2, 5), np.float32)
+    logits[:, :, 4] = 50
+    found = run(lambda: DeepSpeech.decode(tf.constant(logits), tf.constant([3, 2]), 10))
+    assert found.indices.shape == (0, 2) and found.dense_shape.tolist() == [2, 0]
+
+
 def test_gradients_are_weighted_by_the_towers_utterances():
     def build():
         pairs = [[(tf.constant([1.0, 2.0]), 'v'), (tf.constant(3.0), 'w')],
@@ -180,7 +203,8 @@ def test_report_takes_the_lowest_losses(caplog):
 
 def test_idle_towers_add_no_results():
     sparse = tf.SparseTensorValue(np.array([[0, 0]]), np.array([1]), np.array([1, 1]))
-    tower = DeepSpeech.TowerResult(np.array([2.0]), 2.0, np.array([0.5]), 0.5, sparse, sparse, 1)
+    tower = DeepSpeech.TowerResult(np.array([2.0]), 2.0, np.array([0.5]), 0.5, sparse, sparse,
+                                   (), (), 1)
     results = ([], [], [], [])
     DeepSpeech.collect_results(results, [tower, tower._replace(count=0)], text.Alphabet())
     assert results == (['a'], ['a'], [0.5], [2.0])

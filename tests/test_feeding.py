@@ -626,6 +626,32 @@ def test_a_resumed_feeder_goes_on_with_the_same_sequence(no_audio, first_epoch, 
         assert graph.take_epoch(feeder) == expected_epoch(data_set, first_epoch + 1)
 
 
+def test_waiting_for_slow_readers_is_measured_epoch_by_epoch(monkeypatch):
+    slow = [True]
+
+    def read(data_set, index):
+        time.sleep(0.2 if slow[0] else 0)
+        return item(data_set, index)
+
+    monkeypatch.setattr(feeding.DataSet, 'read', read)
+    monkeypatch.setattr(feeding, 'N_READERS', 1)
+    data_set = make_set(LENGTHS[:3], batch_size=3)
+    with Graph(data_set) as graph:
+        feeder = graph.feed(n_epochs=2)
+        slow[0] = time.sleep(0.1)  # both epochs' readers may have begun
+        graph.take_epoch(feeder)
+        first = feeder.waited
+        time.sleep(1)              # the second epoch lies ready
+        graph.take_epoch(feeder)
+        assert first > 0.05 > feeder.waited
+
+
+def test_padding_is_the_share_of_frames_that_are_none():
+    # 3 utterances a step: of lengths 2 3 5 -> 5 frames each, 7 7 -> none padded
+    data_set = make_set([5, 2, 7, 3, 7], batch_size=3)
+    assert data_set.padding(0) == pytest.approx((3 + 2) / (15 + 14))
+
+
 def test_a_feeder_ends_after_its_epochs(no_audio):
     data_set, before = make_set(LENGTHS, batch_size=4), set(threading.enumerate())
     with Graph(data_set) as graph:

@@ -7,11 +7,13 @@ import tensorflow.compat.v1 as tf
 
 import DeepSpeech
 from conftest import PROJECT, load_config
-from util import checkpoint, feeding
+from util import checkpoint, feeding, rnn
 
 DATA = os.path.join(PROJECT, 'tests', 'data')
 SEED = np.load(os.path.join(DATA, 'seed_graph.npz'))
 N_CHARACTER, N_INPUT, N_CONTEXT = 29, 26, 2
+HERE = [name for name in rnn.IMPLEMENTATIONS
+        if name != 'cudnn' or tf.config.list_physical_devices('GPU')]  # what runs here
 NAMES = [key[len('init/'):] for key in SEED.files if key.startswith('init/')]
 
 
@@ -35,8 +37,8 @@ def seed_batch():
 class Trained:
     """The graph of n towers, with the notebook's initial weights."""
 
-    def __init__(self, n_towers):
-        config = seed_config(towers=n_towers)
+    def __init__(self, n_towers, implementation='own'):
+        config = seed_config(towers=n_towers, rnn_impl=implementation)
         optimizer = DeepSpeech.create_optimizer(config)
         self.towers, gradients, self.label_error_rate, self.avg_loss = (
             DeepSpeech.get_tower_results(
@@ -55,10 +57,11 @@ def notebook_name(variable):
     return dict(checkpoint.NOTEBOOK_NAMES).get(variable.op.name, variable.op.name)
 
 
-@pytest.fixture(params=[1, 2, 3], ids=['one tower', 'two towers', 'three towers'])
+@pytest.fixture(params=[(n, 'own') for n in (1, 2, 3)] + [(1, name) for name in HERE[1:]],
+                ids=lambda param: '%d by %s' % param)
 def trained(request):
     with tf.Graph().as_default():
-        made = Trained(request.param)
+        made = Trained(*request.param)
         yield made
         made.session.close()
 
@@ -68,10 +71,13 @@ def say(what, deviation):
     print('\nlargest deviation of %s: %.1e' % (what, deviation))
 
 
-def test_logits(capsys):
+@pytest.mark.parametrize('inference', [False, True])
+@pytest.mark.parametrize('implementation', HERE)
+def test_logits(implementation, inference):
     with tf.Graph().as_default(), tf.Session() as session:
         logits = DeepSpeech.BiRNN(tf.constant(SEED['batch_x']), SEED['batch_seq_len'],
-                                  config=seed_config(), n_character=N_CHARACTER)
+                                  config=seed_config(rnn_impl=implementation),
+                                  n_character=N_CHARACTER, inference=inference)
         session.run(tf.global_variables_initializer())
         for variable in tf.trainable_variables():
             variable.load(SEED['init/' + notebook_name(variable)], session)

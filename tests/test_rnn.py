@@ -42,7 +42,7 @@ def draw(n_steps=T, batch=B, n_in=N_IN, n_cell=N, seed=1):
     return [rng.normal(0, 0.7, shape).astype(np.float32) for shape in shapes]
 
 
-def run(values, lengths, weights=None):
+def run(values, lengths, weights=None, implementation='own'):
     """Outputs [T, B, 2*N]; with weights [T, B, 2*N] also the gradients of their product with the
     outputs, summed, for all of `NAMES`. The sizes T and B are unknown to the graph."""
     with tf.Graph().as_default(), tf.Session() as session:
@@ -50,7 +50,8 @@ def run(values, lengths, weights=None):
         seq_length = tf.placeholder(tf.int32, [None])
         variables = [tf.get_variable(name, initializer=value)
                      for name, value in zip(NAMES[1:], values[1:])]
-        outputs = rnn.bidirectional_lstm(inputs, seq_length, variables[:2], variables[2:])
+        outputs = rnn.bidirectional_lstm(inputs, seq_length, variables[:2], variables[2:],
+                                         implementation)
         session.run(tf.global_variables_initializer())
         feed = {inputs: values[0], seq_length: lengths}
         if weights is None:
@@ -103,10 +104,15 @@ def test_the_forget_bias_is_one():
     assert rnn.FORGET_BIAS == 1.0
 
 
+HERE = [name for name in rnn.IMPLEMENTATIONS
+        if name != 'cudnn' or tf.config.list_physical_devices('GPU')]  # what runs here
+
+
+@pytest.mark.parametrize('implementation', HERE)
 @pytest.mark.parametrize('lengths', ([7, 4, 1], [2, 7, 5], [3, 3, 3]))
-def test_outputs_equal_the_plain_loop(lengths):
+def test_outputs_equal_the_plain_loop(lengths, implementation):
     values = draw()
-    outputs = run(values, lengths)
+    outputs = run(values, lengths, implementation=implementation)
     assert outputs.dtype == np.float32 and outputs.shape == (T, B, 2 * N)
     np.testing.assert_allclose(outputs, both(*values, lengths), rtol=0, atol=1e-6)
 
@@ -130,10 +136,11 @@ def test_the_two_directions_use_weights_of_their_own():
     assert (other[0, :, N:] != outputs[0, :, N:]).all()
 
 
+@pytest.mark.parametrize('implementation', HERE)
 @pytest.mark.parametrize('lengths', ([7, 4, 1], [2, 7, 5]))
-def test_gradients_equal_difference_quotients_of_the_plain_loop(lengths):
+def test_gradients_equal_difference_quotients_of_the_plain_loop(lengths, implementation):
     values, weights = draw(), loss_weights()
-    _, gradients = run(values, lengths, weights)
+    _, gradients = run(values, lengths, weights, implementation)
     for got, expected in zip(gradients, difference_quotients(values, lengths, weights)):
         assert_close(got, expected)
 
@@ -210,6 +217,50 @@ def test_one_time_step():
     for got, expected in zip(gradients, difference_quotients(values, lengths, weights)):
         assert_close(got, expected)
     assert not gradients[1][N_IN:].any()  # nothing was recurrent
+
+
+@pytest.mark.parametrize('n_steps', range(1, 10))
+def test_rounds_of_the_loop_leave_no_step_out(n_steps):
+    assert rnn.STEPS_A_ROUND == 4
+    values, weights = draw(n_steps, 2), loss_weights(n_steps, 2)
+    lengths = [n_steps, max(1, n_steps - 3)]
+    outputs, gradients = run(values, lengths, weights)
+    np.testing.assert_allclose(outputs, both(*values, lengths), rtol=0, atol=1e-6)
+    _, expected = run(values, lengths, weights, 'block')
+    for got, wanted in zip(gradients, expected):
+        assert_close(got, wanted)
+
+
+def test_a_graph_for_inference_alone_gives_the_same_and_keeps_nothing():
+    values = draw()
+    with tf.Graph().as_default() as graph, tf.Session() as session:
+        args = (tf.constant(values[0]), tf.constant(LENGTHS), values[1:3], values[3:])
+        alone = rnn.bidirectional_lstm(*args, inference=True)
+        assert not [op for op in graph.get_operations() if op.type == 'EmptyTensorList']
+        np.testing.assert_array_equal(*session.run([alone, rnn.bidirectional_lstm(*args)]))
+
+
+def test_cudnn_gets_the_weights_in_its_own_order():
+    """The vector of weights, taken apart as cuDNN documents it: of the gates i, f, cell input, o
+    the input matrices, the recurrent ones, and two biases each; all matrices [N, columns]."""
+    inputs, kernel, bias = draw()[:3]
+    with tf.Graph().as_default(), tf.Session() as session:
+        rest = session.run(rnn._cudnn_params(tf.constant(kernel), tf.constant(bias)))
+
+    def take(*shape):
+        nonlocal rest
+        taken, rest = rest[:np.prod(shape)].reshape(shape), rest[np.prod(shape):]
+        return taken
+
+    w_in, w_h = [take(N, N_IN) for _ in range(4)], [take(N, N) for _ in range(4)]
+    b_in, b_h = [take(N) for _ in range(4)], [take(N) for _ in range(4)]
+    assert rest.size == 0
+    h = c = np.zeros(N)
+    for x in inputs[:, 0]:
+        i, f, j, o = [w @ x + r @ h + p + q for w, r, p, q in zip(w_in, w_h, b_in, b_h)]
+        c = sigmoid(f) * c + sigmoid(i) * np.tanh(j)
+        h = sigmoid(o) * np.tanh(c)
+    np.testing.assert_allclose(h, lstm(inputs, [T, 1, 1], kernel, bias)[-1, 0], rtol=0, atol=1e-6)
 
 
 def test_the_same_graph_takes_batches_of_any_size():

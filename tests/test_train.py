@@ -128,12 +128,14 @@ def events(folder, set_name):
 
 
 def test_scalars_for_tensorboard(finished):
-    common = {'loss', 'label_error_rate', 'wer', 'cer', 'audio_seconds_per_second'}
+    common = {'loss', 'label_error_rate', 'wer', 'cer', 'audio_seconds_per_second',
+              'feeding_wait_share'}
     train, dev, test = (events(finished[0], name) for name in ('train', 'dev', 'test'))
     assert set(train) == common | {'step_loss', 'learning_rate'}
     assert set(dev) == set(test) == common
     assert [step for step, _ in train['step_loss']] == [1, 2, 3, 4, 5, 6]
     assert [step for step, _ in dev['loss']] == [3, 6]
+    assert all(0 <= share < 1 for _, share in train['feeding_wait_share'])
     assert train['loss'][1][1] == pytest.approx(float(epochs(finished[1].stdout)[1]), rel=1e-6)
 
 

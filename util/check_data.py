@@ -63,6 +63,8 @@ def _set_lines(data_set):
            's') % (data_set.name, len(lengths), lengths.sum(), lengths.sum() / 3600, lengths.min(),
                    np.median(lengths), lengths.max())
     words = sum(len(example.transcript.split()) for example in data_set.examples)
+    yield '      %.1f %% of the frames in batches of %d are padding' % (
+        100 * data_set.padding(), data_set.step_size)
     yield '      %d words; %s' % (words, ', '.join(
         '%d at %d Hz with %d channel%s' % (count, rate, channels, 's' * (channels > 1))
         for (rate, channels), count in sorted(data_set.sources.items())))

@@ -21,6 +21,7 @@ ALIASES = {'ds_epochs': 'ds_training_iters'}
 ON, OFF = ('1', 'true', 'yes', 'on'), ('', '0', 'false', 'no', 'off')
 SHOWN_CHARACTERS = 60  # of a value in a message
 BATCH_ORDERS = ('sorted', 'shuffled', 'bucketed')
+RNN_IMPLS = ('auto', 'own', 'block', 'cudnn')
 
 
 @contextlib.contextmanager
@@ -46,6 +47,12 @@ def silenced_tensorflow():
         os.dup2(kept, 2)
         os.close(kept)
         os.close(nowhere)
+
+
+def environment_with(**values):
+    """The environment for a run of its own: of settings only these, {field name: value}."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
+    return {**kept, **{PREFIX + name: str(value) for name, value in values.items()}}
 
 
 class ConfigError(ValueError):
@@ -139,6 +146,9 @@ class Config:
                                     derived='`ds_dropout_rate`')
     use_warpctc: bool = _setting(False, "CTC loss by the `CTCLossV2` operation (cuDNN; needs a "
                                  'GPU); warp-ctc left TensorFlow with contrib')
+    rnn_impl: str = _setting('auto', 'LSTM of layer 4, the same function and checkpoints: `own` (fastest '
+                             'on CPUs), `block` (BlockLSTM), `cudnn` (GPUs only); `auto`: `cudnn` '
+                             'where there are GPUs, else `own`', choices=RNN_IMPLS)
     random_seed: int = _setting(4567, 'seed of weights, order and dropout', low=0, high=_LARGEST)
     towers: int = _setting(0, 'towers; 0: one a GPU, or one on the CPU; n on a machine without '
                            'GPUs: n logical CPU devices', 'towers', low=0, high=64)
@@ -240,15 +250,22 @@ def load(environ=None):
 
 
 def with_towers(config, n_gpus):
-    """The dynamic part that needs the devices: `towers` 0 becomes the number of towers.
+    """The dynamic part that needs the devices: `towers` 0 becomes the number of towers, and
+    `rnn_impl` 'auto' the implementation for them.
 
     Raises:
-      ConfigError: more towers asked for than there are GPUs.
+      ConfigError: more towers asked for than there are GPUs, or what only GPUs can do.
     """
     if n_gpus and config.towers > n_gpus:
         raise ConfigError('ds_towers must be an integer from 0 to %d on this machine with %d '
                           'GPUs, got %d' % (n_gpus, n_gpus, config.towers))
-    return dataclasses.replace(config, towers=config.towers or n_gpus or 1)
+    if config.rnn_impl == 'cudnn' and not n_gpus:
+        raise ConfigError('ds_rnn_impl must be auto, own or block on a machine without GPUs, '
+                          'got cudnn')
+    rnn_impl = config.rnn_impl
+    if rnn_impl == 'auto':
+        rnn_impl = 'cudnn' if n_gpus else 'own'
+    return dataclasses.replace(config, towers=config.towers or n_gpus or 1, rnn_impl=rnn_impl)
 
 
 def _config_path(from_environment):

@@ -10,6 +10,7 @@ import logging
 import os
 import queue
 import threading
+import time
 import zlib
 
 import numpy as np
@@ -261,6 +262,12 @@ class DataSet:
             steps = [steps[i] for i in rng.permutation(len(steps))]
         return [step.tolist() for step in steps]
 
+    def padding(self, epoch=0):
+        """Share of the frames of an epoch that only fill up their batch."""
+        lengths = [[self.examples[i].n_steps for i in step] for step in self.order(epoch)]
+        padded = sum(len(step) * max(step) for step in lengths)
+        return 1 - sum(map(sum, lengths)) / padded if padded else 0.0
+
     def order_checksum(self, epoch):
         """A number that differs where an epoch has other utterances, or others in a step."""
         names = [[self.examples[i].utterance.name for i in step] for step in self.order(epoch)]
@@ -324,6 +331,7 @@ class Feeder:
         self._first_epoch, self._first_step, self._n_epochs = first_epoch, first_step, n_epochs
         self._ready = queue.Queue(MAX_ANNOUNCED)
         self._closed, self._ended = threading.Event(), False
+        self.waited = 0.0  # seconds in which the epoch's steps had to wait for their utterances
         self._thread = threading.Thread(target=self._run, daemon=True,
                                         name='feeder-' + data_set.name)
         self._thread.start()
@@ -336,8 +344,11 @@ class Feeder:
 
     def epoch(self):
         """Yields the Steps of the next epoch, each when its utterances are in the queue."""
+        self.waited = 0.0
         while not self._ended:
+            started = time.monotonic()
             item = self._ready.get()
+            self.waited += time.monotonic() - started
             if isinstance(item, BaseException):
                 self._ended = True
                 raise item
