@@ -74,9 +74,8 @@ Results = collections.namedtuple('Results', 'sources texts distances losses')
 Outcome = collections.namedtuple(
     'Outcome', 'loss label_error_rate rates results seconds audio_seconds waited')
 
-
-MAX_SEARCHES = 32  # beam searches at a time in one batch, where there are as many cores
-MAX_UNDECODED = 64  # batches whose logits wait for their beam search
+MAX_SEARCHES = 32   # beam searches at a time in one batch, where there are as many cores
+MAX_UNDECODED = 16  # batches whose logits wait for their beam search
 TRAINING_POOL, DECODING_POOL = 0, 1  # of a session's threads, so that neither waits for the other
 
 
@@ -150,22 +149,25 @@ def _dense(x, index, units, config, dropout):
                      _layer_variables(index, x.shape[-1], units, config)]
     rate = config.dropout_of_layer(index)
     if dropout is None or rate == 0.0:
-        return _clipped_relu(x, weights, bias, tf.ones([1, 1]), config.relu_clip)
+        return _clipped_relu(x, weights, bias, config.relu_clip)
     keep, scale = _dropout_mask(tf.shape(x)[0], units, rate, index, dropout)
     # relu(scale z) = scale relu(z), and the weights are smaller than the activations
-    return _clipped_relu(x, weights * scale, bias * scale, keep, config.relu_clip * scale)
+    return _clipped_relu(x, weights * scale, bias * scale, config.relu_clip * scale, keep)
 
 
-def _clipped_relu(x, weights, bias, keep, ceiling):
-    """min(relu(x weights + bias), ceiling) keep, with a gradient that needs only the result: it
+def _clipped_relu(x, weights, bias, ceiling, keep=None):
+    """min(relu(x weights + bias), ceiling), times `keep` where there is dropout, with a gradient that needs only the result: it
     goes where that lies between 0 and the ceiling, which Relu6Grad asks in one pass if the
     ceiling is scaled to 6. The automatic gradient takes five passes over memory."""
     @tf.custom_gradient
     def output_and_gradient(x, weights, bias):
-        y = tf.minimum(tf.nn.relu(tf.nn.bias_add(tf.matmul(x, weights), bias)), ceiling) * keep
+        y = tf.minimum(tf.nn.relu(tf.nn.bias_add(tf.matmul(x, weights), bias)), ceiling)
+        if keep is not None:
+            y *= keep
 
         def gradient(d_y):
-            to_six = 6 / ceiling * (1 + 1e-6)  # a little more, so that no rounding opens the clip
+            # a little more than to 6, so that no rounding opens the clip
+            to_six = tf.math.divide_no_nan(6 * (1 + 1e-6), tf.cast(ceiling, tf.float32))
             with tf.control_dependencies([d_y]):  # not before, as it would only take up memory
                 features = y * to_six
             d_z = tf.raw_ops.Relu6Grad(gradients=d_y, features=features)
@@ -185,12 +187,14 @@ def _dropout_mask(rows, units, rate, layer, dropout):
     and layer alone, so that a resumed run drops what the run would have dropped that it resumes.
     They have 16 bits, as a mask costs as much as its bits.
     """
-    dropped = round(rate * 2**16)  # of as many values
+    dropped = min(round(rate * 2**16), 2**16 - 1)  # of as many values
+
     def draw():
         pairs = tf.random.stateless_uniform([rows, -(-units // 2)], dropout.seed + [0, layer],
                                             minval=None, maxval=None, dtype=tf.uint32)
         values = tf.reshape(tf.bitcast(pairs, tf.uint16), [rows, -1])[:, :units]
         return tf.cast(values >= tf.constant(dropped, tf.uint16), tf.float32)
+
     keep = tf.cond(dropout.is_training, draw, lambda: tf.ones([1, 1]))
     return keep, tf.where(dropout.is_training, 1 / (1 - dropped / 2**16), 1.0)
 
@@ -264,14 +268,15 @@ def decode(logits, seq_len, beam_width):
         path = decoded[0].values
         return b + 1, labels.write(b, path), lengths.write(b, tf.size(path))
 
-    batch_size = tf.shape(seq_len)[0]
-    labels = tf.TensorArray(tf.int64, batch_size, infer_shape=False, element_shape=[None])
-    lengths = tf.TensorArray(tf.int32, batch_size, element_shape=[])
-    _, labels, lengths = tf.while_loop(lambda b, *_: b < batch_size, search,
-                                       (0, labels, lengths), parallel_iterations=MAX_SEARCHES)
-    lengths = lengths.stack()
-    return tf.SparseTensor(tf.where(tf.sequence_mask(lengths)), labels.concat(), tf.cast(
-        tf.stack([batch_size, tf.reduce_max(lengths)]), tf.int64))
+    with tf.device('/cpu:0'):  # there is no beam search elsewhere
+        batch_size = tf.shape(seq_len)[0]
+        labels = tf.TensorArray(tf.int64, batch_size, infer_shape=False, element_shape=[None])
+        lengths = tf.TensorArray(tf.int32, batch_size, element_shape=[])
+        _, labels, lengths = tf.while_loop(lambda b, *_: b < batch_size, search,
+                                           (0, labels, lengths), parallel_iterations=MAX_SEARCHES)
+        lengths = lengths.stack()
+        return tf.SparseTensor(tf.where(tf.sequence_mask(lengths)), labels.concat(), tf.cast(
+            tf.stack([batch_size, tf.reduce_max(lengths)]), tf.int64))
 
 
 # Towers and optimizer
@@ -659,8 +664,9 @@ def _train_step(run, step, query_report):
     """One update.
 
     Returns:
-      dict: 'loss', mean of the step's utterances; 'step', the global step after it; 'towers',
-      an Undecoded a tower if they are queried; 'summaries' and 'trace' where the settings ask for them.
+      dict: 'loss', mean of the step's utterances; 'step', the global step after it; 'towers', an
+      Undecoded a tower, if they are queried; 'summaries' and 'trace' where the settings ask for
+      them.
     """
     model, config = run.model, run.config
     fetches = {'loss': model.avg_loss, 'step': model.train_step}

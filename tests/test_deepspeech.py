@@ -83,7 +83,7 @@ def test_gradient_of_the_clipped_layer_is_the_automatic_one():
 
     def build():
         tensors = [tf.constant(value) for value in (x, weights, bias)]
-        own = DeepSpeech._clipped_relu(*tensors, keep, 0.8)
+        own = DeepSpeech._clipped_relu(*tensors, 0.8, keep)
         plain = tf.minimum(tf.nn.relu(tf.matmul(*tensors[:2]) + tensors[2]), 0.8) * keep
         return [(y, *tf.gradients(y, tensors, grad_ys=d_y)) for y in (own, plain)]
 
@@ -97,10 +97,9 @@ def test_gradient_of_the_clipped_layer_is_the_automatic_one():
 def test_the_ceiling_is_closed_to_gradients_however_it_rounds():
     def build():
         gradients = []
-        for ceiling in (20.0, 0.7, 3.3, 1e-3, 12345.67, 20 / 0.95):
+        for ceiling in (20.0, 0.7, 3.3, 1e-3, 12345.67, 20 / 0.95, 0.0):
             x = tf.constant([[2 * ceiling]])
-            y = DeepSpeech._clipped_relu(x, tf.ones([1, 1]), tf.zeros([1]), tf.ones([1, 1]),
-                                         ceiling)
+            y = DeepSpeech._clipped_relu(x, tf.ones([1, 1]), tf.zeros([1]), ceiling)
             gradients.append(tf.gradients(y, x)[0])
         return gradients
     assert not np.any(run(build))
@@ -131,6 +130,11 @@ def test_dropout_keeps_the_mean_and_is_off_outside_training(rate):
     assert abs(np.corrcoef(keep[:, ::2].ravel(), keep[:, 1::2].ravel())[0, 1]) < 0.06
     np.testing.assert_array_equal(off[0], [[1]])
     assert off[1] == 1
+
+
+def test_dropout_of_nearly_everything_leaves_something():
+    keep, scale = run(lambda: mask(rate=0.999999))
+    assert np.isfinite(scale) and set(np.unique(keep)) <= {0, 1}
 
 
 def test_beam_search_keeps_doubled_letters():

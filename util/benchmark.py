@@ -30,8 +30,8 @@ SIZES = (MAIN, Size(494, 64, 300), Size(128, 16, 300), Size(1024, 16, 100), Size
 LONG, SHORT = Size(494, 16, 800), Size(494, 16, 100)   # eight times the steps
 SMALL = Size(494, 8, 300)                              # an eighth of the batch of SIZES[1]
 ROUNDS = {MAIN: 3}        # measurements of a size; 1 if it isn't here
-STEPS_FLOP = 30e12        # steps are repeated until they have made so many operations ...
-MIN_STEPS, MAX_STEPS = 4, 200                          # ... within these numbers
+REPEATED_FLOP = 1.5e12    # what is measured is repeated until it has made so many operations ...
+MIN_TIMES, MAX_TIMES = 4, 100                          # ... within these numbers
 N_CONTEXT, N_INPUT, N_CHARACTER = 9, 26, 29
 N_FEATURES = N_INPUT * (2 * N_CONTEXT + 1)
 FRAMES_A_SECOND = 100     # of audio
@@ -105,7 +105,7 @@ def _fastest(run, flop):
     """Seconds of the fastest of several runs; the first, which sets things up, doesn't count."""
     run()
     times = []
-    for _ in range(int(min(MAX_STEPS, max(MIN_STEPS, STEPS_FLOP / 10 / flop)))):
+    for _ in range(int(min(MAX_TIMES, max(MIN_TIMES, REPEATED_FLOP / flop)))):
         started = time.monotonic()
         run()
         times.append(time.monotonic() - started)
@@ -224,7 +224,7 @@ def measure_decoding():
         seconds = {}
         for name, values in (('ours', ours), ('one_operation', alone)):
             run = session.make_callable(values, [fed])
-            seconds[name] = _fastest(lambda run=run: run(logits), STEPS_FLOP)
+            seconds[name] = _fastest(lambda run=run: run(logits), REPEATED_FLOP)
         same = np.array_equal(*session.run([ours, alone], {fed: logits}))
     return {'seconds': seconds, 'identical': bool(same),
             'audio_seconds': MAIN.batch_size * MAIN.n_steps / FRAMES_A_SECOND}
@@ -293,7 +293,7 @@ def measure_export():
             for length in EXPORT_SECONDS:
                 windows = np.random.default_rng(0).normal(
                     size=(1, length * FRAMES_A_SECOND, N_FEATURES)).astype(np.float32)
-                seconds[str(length)] = _fastest(lambda windows=windows: run(windows), 3e11)
+                seconds[str(length)] = _fastest(lambda windows=windows: run(windows), REPEATED_FLOP / 10)
     return {'seconds': seconds}
 
 
