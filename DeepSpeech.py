@@ -156,9 +156,12 @@ def _dense(x, index, units, config, dropout):
 
 
 def _clipped_relu(x, weights, bias, ceiling, keep=None):
-    """min(relu(x weights + bias), ceiling), times `keep` where there is dropout, with a gradient that needs only the result: it
-    goes where that lies between 0 and the ceiling, which Relu6Grad asks in one pass if the
-    ceiling is scaled to 6. The automatic gradient takes five passes over memory."""
+    """min(relu(x weights + bias), ceiling), times `keep` where there is dropout.
+
+    Its own gradient needs only the result: it goes where that lies between 0 and the ceiling,
+    which Relu6Grad asks in one pass over memory if the ceiling is scaled to 6. The automatic
+    gradient takes five.
+    """
     @tf.custom_gradient
     def output_and_gradient(x, weights, bias):
         y = tf.minimum(tf.nn.relu(tf.nn.bias_add(tf.matmul(x, weights), bias)), ceiling)

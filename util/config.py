@@ -146,9 +146,10 @@ class Config:
                                     derived='`ds_dropout_rate`')
     use_warpctc: bool = _setting(False, "CTC loss by the `CTCLossV2` operation (cuDNN; needs a "
                                  'GPU); warp-ctc left TensorFlow with contrib')
-    rnn_impl: str = _setting('auto', 'LSTM of layer 4, the same function and checkpoints: `own` (fastest '
-                             'on CPUs), `block` (BlockLSTM), `cudnn` (GPUs only); `auto`: `cudnn` '
-                             'where there are GPUs, else `own`', choices=RNN_IMPLS)
+    rnn_impl: str = _setting('auto', 'LSTM of layer 4, the same function and checkpoints: `own` '
+                             '(fastest on CPUs), `block` (BlockLSTM), `cudnn` (GPUs only); '
+                             '`auto`: `cudnn` where there are GPUs, else `own`',
+                             choices=RNN_IMPLS)
     random_seed: int = _setting(4567, 'seed of weights, order and dropout', low=0, high=_LARGEST)
     towers: int = _setting(0, 'towers; 0: one a GPU, or one on the CPU; n on a machine without '
                            'GPUs: n logical CPU devices', 'towers', low=0, high=64)
