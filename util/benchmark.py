@@ -258,11 +258,11 @@ def measure_start():
     with tempfile.TemporaryDirectory() as folder:
         folders = {name + '_dir': os.path.join(folder, name)
                    for name in ('checkpoint', 'cache', 'logs')}
-        environ = settings.environment_with(limit_train=16, training_iters=1, validation_step=0,
-                                            export_dir='', **folders)
+        variables = settings.environment_with(limit_train=16, training_iters=1, validation_step=0,
+                                              export_dir='', **folders)
         started = time.monotonic()
         with subprocess.Popen([sys.executable, 'DeepSpeech.py'], cwd=settings.PROJECT_DIR,
-                              env=environ, text=True, stdout=subprocess.PIPE) as run:
+                              env=variables, text=True, stdout=subprocess.PIPE) as run:
             for line in run.stdout:
                 if line.startswith('Epoch 1 of 1 finished'):
                     seconds = time.monotonic() - started
