@@ -128,7 +128,7 @@ class Config:
     batch_order: str = _setting('sorted', 'order of the training utterances: by length every '
                                 'epoch, batches of similar length in random order, or random',
                                 choices=BATCH_ORDERS)
-    numbuckets: int = _setting(16, 'length buckets of the order `bucketed`', 'buckets', low=1)
+    numbuckets: int = _setting(32, 'length buckets of the order `bucketed`', 'buckets', low=1)
     limit_train: int = _setting(0, 'use the first n training utterances; 0: all', 'utterances',
                                 low=0)
     limit_dev: int = _setting(0, 'the same for validation', 'utterances', low=0)
