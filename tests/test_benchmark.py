@@ -46,11 +46,18 @@ def test_table_and_picture(figures, tmp_path):
     lines = benchmark.table(figures).splitlines()
     assert lines[0].split() == 'measurement ms audio s/s GFLOP/s of peak memory'.split()
     own = [line for line in lines if line.startswith('step, own, 494 wide, 16 x 300')][0].split()
-    assert own[-6:] == ['1000.0', '48', '209', '70', '%', '500', 'MB'][-6:]
+    assert own[-7:] == ['1000.0', '48', '209', '70', '%', '500', 'MB']
     assert ' 0.80  ratio: step, PyTorch, 494 wide, 16 x 300' in lines
     benchmark.draw(figures, str(tmp_path / 'steps.png'))
     with open(tmp_path / 'steps.png', 'rb') as picture:
         assert picture.read(4) == b'\x89PNG'
+
+
+@pytest.mark.parametrize('option', ['--json', '--picture'])
+def test_a_file_that_cannot_be_written_is_found_before_measuring(tmp_path, capsys, option):
+    with pytest.raises(SystemExit):
+        benchmark.main([option, str(tmp_path / 'nowhere' / 'x')])
+    assert 'nowhere/x cannot be written' in capsys.readouterr().err
 
 
 @pytest.mark.parametrize('implementation', ['own', 'block'])

@@ -638,10 +638,11 @@ def test_waiting_for_slow_readers_is_measured_epoch_by_epoch(monkeypatch):
     data_set = make_set(LENGTHS[:3], batch_size=3)
     with Graph(data_set) as graph:
         feeder = graph.feed(n_epochs=2)
-        slow[0] = time.sleep(0.1)  # both epochs' readers may have begun
+        time.sleep(0.1)  # the first utterance is being read, which takes 0.2 s
+        slow[0] = False
         graph.take_epoch(feeder)
         first = feeder.waited
-        time.sleep(1)              # the second epoch lies ready
+        time.sleep(1)    # the second epoch lies ready
         graph.take_epoch(feeder)
         assert first > 0.05 > feeder.waited
 

@@ -57,7 +57,6 @@ class Step(collections.namedtuple('Step', 'index examples')):
         return sum(example.seconds for example in self.examples)
 
 
-
 class DataError(ValueError):
     """A data set can't be used; the message says what is missing."""
 
