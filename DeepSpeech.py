@@ -100,22 +100,23 @@ def variable_on_cpu(name, shape, initializer):
         return tf.get_variable(name=name, shape=shape, initializer=initializer)
 
 
-def BiRNN(batch_x, seq_length, *, config, n_character, dropout=None, inference=False):
-    """The network: three dense layers, a bidirectional LSTM, a dense layer, the output layer.
+def BiRNN(batch_x, seq_length, *, config, n_character, dropout=None, is_training=True):
+    """The network: three dense layers, a recurrent layer in both directions, a dense layer, the
+    output layer.
 
     Args:
       batch_x: float32 [B, T, n_input + 2*n_input*n_context], windows of MFCC.
       seq_length: int32 [B], time steps of each utterance.
       config: Config; the geometry, stddevs, relu_clip and dropout rates.
       n_character: classes, the blank included.
-      dropout: Dropout, or None for a graph that never drops (the export).
-      inference: whether no gradient will be asked for.
+      dropout: Dropout, or None for a graph that never drops.
+      is_training: whether the graph is to train; without, it keeps nothing for a gradient.
     Returns:
       float32 [T, B, n_character]: logits, time-major.
     Raises:
       ValueError: batch_x is not rank 3.
-    Source: BiRNN of the notebook; Hannun et al., arXiv:1412.5567, equations 1 to 5, with LSTM
-      cells in layer 4.
+    Source: BiRNN of the notebook; Hannun et al., arXiv:1412.5567, equations 1 to 5, in layer 4
+      with LSTM cells as in the notebook, or as they are (`ds_rnn=vanilla`).
     """
     # B = batch_size, T = n_steps
     if batch_x.shape.rank != 3:
@@ -124,15 +125,26 @@ def BiRNN(batch_x, seq_length, *, config, n_character, dropout=None, inference=F
     layer = tf.reshape(tf.transpose(batch_x, [1, 0, 2]), [-1, config.n_features])  # [T*B, F]
     for index, units in ((1, config.n_hidden_1), (2, config.n_hidden_2), (3, config.n_hidden_3)):
         layer = _dense(layer, index, units, config, dropout)
-    layer = tf.reshape(layer, [-1, batch_size, config.n_hidden_3])  # [T, B, 2*n_cell_dim]
-    cells = [_lstm_variables(direction, config) for direction in ('fw', 'bw')]
-    implementation = 'own' if config.rnn_impl == 'auto' else config.rnn_impl
-    layer = rnn.bidirectional_lstm(layer, seq_length, *cells, implementation, inference)
-    layer = tf.reshape(layer, [-1, 2 * config.n_cell_dim])
+    layer = tf.reshape(layer, [-1, batch_size, config.n_hidden_3])  # [T, B, n_hidden_3]
+    layer = _recurrent(layer, seq_length, config, is_training)
+    layer = _dropped(tf.reshape(layer, [-1, config.n_hidden_4]), 4, config, dropout)
     layer = _dense(layer, 5, config.n_hidden_5, config, dropout)
     weights, bias = _layer_variables(6, config.n_hidden_5, n_character, config)
     logits = tf.nn.bias_add(tf.matmul(layer, weights), bias)
     return tf.reshape(logits, [-1, batch_size, n_character])
+
+
+def _recurrent(x, seq_length, config, is_training):
+    """Layer 4: float32 [T, B, n_hidden_3] -> [T, B, n_hidden_4], 0 past an utterance's end."""
+    if config.rnn == 'vanilla':
+        weights, bias = _layer_variables(4, config.n_hidden_3, config.n_cell_dim, config)
+        recurrent = [variable_on_cpu('r4_' + direction, [config.n_cell_dim] * 2,
+                                     _recurrent_initializer(config)) for direction in ('fw', 'bw')]
+        return rnn.bidirectional_relu(x, seq_length, weights, bias, *recurrent, config.relu_clip,
+                                      is_training)
+    cells = [_lstm_variables(direction, config) for direction in ('fw', 'bw')]
+    implementation = 'own' if config.rnn_impl == 'auto' else config.rnn_impl
+    return rnn.bidirectional_lstm(x, seq_length, *cells, implementation, is_training)
 
 
 def _layer_variables(index, n_in, units, config):
@@ -153,6 +165,15 @@ def _dense(x, index, units, config, dropout):
     keep, scale = _dropout_mask(tf.shape(x)[0], units, rate, index, dropout)
     # relu(scale z) = scale relu(z), and the weights are smaller than the activations
     return _clipped_relu(x, weights * scale, bias * scale, config.relu_clip * scale, keep)
+
+
+def _dropped(x, index, config, dropout):
+    """[R, units] after the dropout of a layer."""
+    rate = config.dropout_of_layer(index)
+    if dropout is None or rate == 0.0:
+        return x
+    keep, scale = _dropout_mask(tf.shape(x)[0], x.shape[1], rate, index, dropout)
+    return x * keep * scale
 
 
 def _clipped_relu(x, weights, bias, ceiling, keep=None):
@@ -203,13 +224,37 @@ def _dropout_mask(rows, units, rate, layer, dropout):
 
 
 def _lstm_variables(direction, config):
-    """(kernel, bias) of one direction, with TensorFlow 1.x's names, layout and, as in the
-    notebook, TensorFlow 0.12's initial values: uniform of variance 1/n_in, and 0."""
+    """(kernel, bias) of one direction, with TensorFlow 1.x's names and layout and, unless
+    `recurrent_init` says otherwise, TensorFlow 0.12's initial values, which the notebook had:
+    uniform of variance 1/n_in, and 0."""
     n_cell = config.n_cell_dim
     with tf.variable_scope('bidirectional_rnn/%s/basic_lstm_cell' % direction):
         return (variable_on_cpu('kernel', [config.n_hidden_3 + n_cell, 4 * n_cell],
-                                tf.variance_scaling_initializer(1.0, 'fan_in', 'uniform')),
+                                _kernel_initializer(config)),
                 variable_on_cpu('bias', [4 * n_cell], tf.zeros_initializer()))
+
+
+def _recurrent_initializer(config):
+    """Initial values of a recurrent matrix, whose outputs then have the variance of its inputs
+    or, orthogonal, their very length (Saxe et al., arXiv:1312.6120)."""
+    if config.recurrent_init == 'orthogonal':
+        return tf.orthogonal_initializer()
+    return tf.variance_scaling_initializer(1.0, 'fan_in', 'uniform')
+
+
+def _kernel_initializer(config):
+    """Initial values of an LSTM's kernel; orthogonal are its last rows, gate by gate."""
+    uniform = tf.variance_scaling_initializer(1.0, 'fan_in', 'uniform')
+    if config.recurrent_init == 'uniform':
+        return uniform
+
+    def initialise(shape, dtype=tf.float32, partition_info=None):
+        del partition_info
+        n_cell = shape[1] // 4
+        recurrent = [tf.orthogonal_initializer()([n_cell, n_cell], dtype) for _ in range(4)]
+        return tf.concat([uniform(shape, dtype)[:-n_cell], tf.concat(recurrent, axis=1)], axis=0)
+
+    return initialise
 
 
 # Loss and decoding
@@ -985,7 +1030,7 @@ def _write_export(path, config, n_character, weights):
         length = tf.placeholder_with_default(whole, [None], 'input_length')
         with tf.variable_scope('', custom_getter=_without_random_initial_values):
             logits = BiRNN(inputs, length, config=config, n_character=n_character,
-                           inference=True)
+                           is_training=False)
         best = decode(logits, length, config.beam_width)
         outputs = tf.sparse_tensor_to_dense(best, default_value=-1)[None]
         session.run(tf.global_variables_initializer(),

@@ -1,4 +1,5 @@
-"""The network against the notebook's own numbers, under TensorFlow 0.12.1 (tests/data)."""
+"""The networks against numbers of other implementations (tests/data): the notebook's own, under
+TensorFlow 0.12.1, and for the paper's network those of torchaudio.models.DeepSpeech."""
 import os
 
 import numpy as np
@@ -7,7 +8,7 @@ import tensorflow.compat.v1 as tf
 
 import DeepSpeech
 from conftest import PROJECT, load_config
-from util import checkpoint, feeding, rnn
+from util import checkpoint, feeding, rnn, torch_weights, warm_start
 
 DATA = os.path.join(PROJECT, 'tests', 'data')
 SEED = np.load(os.path.join(DATA, 'seed_graph.npz'))
@@ -71,13 +72,13 @@ def say(what, deviation):
     print('\nlargest deviation of %s: %.1e' % (what, deviation))
 
 
-@pytest.mark.parametrize('inference', [False, True])
+@pytest.mark.parametrize('is_training', [True, False])
 @pytest.mark.parametrize('implementation', HERE)
-def test_logits(implementation, inference):
+def test_logits(implementation, is_training):
     with tf.Graph().as_default(), tf.Session() as session:
         logits = DeepSpeech.BiRNN(tf.constant(SEED['batch_x']), SEED['batch_seq_len'],
                                   config=seed_config(rnn_impl=implementation),
-                                  n_character=N_CHARACTER, inference=inference)
+                                  n_character=N_CHARACTER, is_training=is_training)
         session.run(tf.global_variables_initializer())
         for variable in tf.trainable_variables():
             variable.load(SEED['init/' + notebook_name(variable)], session)
@@ -147,3 +148,77 @@ def test_one_step_moves_every_variable():
         for old, new, variable in zip(before, after, tf.trainable_variables()):
             assert (old != new).any(), variable.op.name
         trained.session.close()
+
+
+# The paper's network
+
+TORCH = np.load(os.path.join(DATA, 'torchaudio_deepspeech.npz'))
+
+
+class Vanilla:
+    """The graph of n towers of the paper's network, with PyTorch's weights."""
+
+    def __init__(self, n_towers):
+        config = load_config(n_context=N_CONTEXT, n_hidden=32, rnn='vanilla', dropout_rate=0,
+                             towers=n_towers)
+        optimizer = DeepSpeech.create_optimizer(config)
+        self.towers, gradients, _, self.avg_loss = DeepSpeech.get_tower_results(
+            seed_batch(), ['/cpu:%d' % i for i in range(n_towers)], config=config,
+            n_character=N_CHARACTER, optimizer=optimizer)
+        self.gradients = DeepSpeech.average_gradients(
+            gradients, DeepSpeech.tower_weights(self.towers))
+        self.session = tf.Session(config=tf.ConfigProto(device_count={'CPU': n_towers}))
+        self.session.run(tf.global_variables_initializer())
+        warm_start.load(self.session, os.path.join(DATA, 'torchaudio_deepspeech.npz'),
+                        tf.trainable_variables())
+
+
+@pytest.fixture(params=(1, 2, 3))
+def vanilla(request):
+    with tf.Graph().as_default():
+        made = Vanilla(request.param)
+        yield made
+        made.session.close()
+
+
+def test_batches_of_both_references_are_the_same():
+    np.testing.assert_array_equal(TORCH['batch_x'], SEED['batch_x'])
+    np.testing.assert_array_equal(TORCH['batch_seq_len'], SEED['batch_seq_len'])
+
+
+def test_vanilla_log_probabilities(vanilla):
+    towers = vanilla.session.run([tf.nn.log_softmax(tower.logits) for tower in vanilla.towers])
+    utterances = [tower[:, b] for tower in towers for b in range(tower.shape[1])]
+    assert len(utterances) == 3
+    worst = max(np.abs(ours[:n_steps] - TORCH['log_probs_%d' % b]).max()
+                for b, (ours, n_steps) in enumerate(zip(utterances, TORCH['batch_seq_len'])))
+    say('the log-probabilities of the paper\'s network', worst)
+    assert worst < 1e-5
+
+
+def test_vanilla_losses_and_gradients(vanilla):
+    loss, gradients, towers = vanilla.session.run(
+        [vanilla.avg_loss, [g for g, _ in vanilla.gradients], vanilla.towers])
+    total = np.concatenate([tower.total_loss for tower in towers])
+    worst = np.abs(total / TORCH['total_loss'] - 1).max()
+    say('the losses of the paper\'s network, relative', worst)
+    assert worst < 1e-6 and loss == pytest.approx(float(TORCH['avg_loss']), rel=1e-6)
+    wanted = torch_gradients()
+    names = [variable.op.name for _, variable in vanilla.gradients]
+    assert sorted(names) == sorted(wanted)
+    worst = max(np.abs(gradient - wanted[name]).max() / np.abs(wanted[name]).max()
+                for gradient, name in zip(gradients, names))
+    say('the gradients of the paper\'s network, of their largest value', worst)
+    assert worst < 2e-4
+
+
+def torch_gradients():
+    """PyTorch's gradients under our names; that of a shared weight is the directions' sum."""
+    theirs = {name[len('grad/'):]: TORCH[name] for name in TORCH.files if name.startswith('grad/')}
+    shared = {kind: theirs[kind] + theirs[kind + '_reverse']
+              for kind in ('bi_rnn.weight_ih_l0', 'bi_rnn.bias_ih_l0')}
+    for kind, gradient in shared.items():
+        theirs[kind] = theirs[kind + '_reverse'] = gradient
+    for end in ('', '_reverse'):  # the second bias of a direction gets the gradient of the first
+        theirs['bi_rnn.bias_hh_l0' + end] = 0 * theirs['bi_rnn.bias_hh_l0' + end]
+    return torch_weights.from_torch(theirs)

@@ -1,4 +1,4 @@
-"""The bidirectional LSTM against a plain loop of BasicLSTMCell in NumPy, and its gradients."""
+"""The recurrent layers: the bidirectional LSTM against a plain loop of BasicLSTMCell in NumPy, and its gradients."""
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
@@ -235,7 +235,7 @@ def test_a_graph_for_inference_alone_gives_the_same_and_keeps_nothing():
     values = draw()
     with tf.Graph().as_default() as graph, tf.Session() as session:
         args = (tf.constant(values[0]), tf.constant(LENGTHS), values[1:3], values[3:])
-        alone = rnn.bidirectional_lstm(*args, inference=True)
+        alone = rnn.bidirectional_lstm(*args, is_training=False)
         assert not [op for op in graph.get_operations() if op.type == 'EmptyTensorList']
         np.testing.assert_array_equal(*session.run([alone, rnn.bidirectional_lstm(*args)]))
 
@@ -274,3 +274,117 @@ def test_the_same_graph_takes_batches_of_any_size():
             np.testing.assert_allclose(
                 session.run(outputs, {inputs: part, seq_length: lengths}),
                 both(part, *values[1:], lengths), rtol=0, atol=1e-6)
+
+
+# The paper's layer
+
+VANILLA = ('inputs', 'weights', 'bias', 'forward', 'backward')
+CEILING = 1.5  # so that some activations reach it
+
+
+def relu_layer(inputs, lengths, weights, bias, forward, backward, ceiling=CEILING):
+    """The paper's equations, an utterance and a step at a time: [T, B, n_in] -> [T, B, N]."""
+    outputs = np.zeros([len(inputs), len(lengths), len(bias)])
+    for b, length in enumerate(lengths):
+        for recurrent, steps in ((forward, range(length)), (backward, reversed(range(length)))):
+            h = np.zeros(len(bias))
+            for t in steps:
+                h = np.clip(inputs[t, b] @ weights + bias + h @ recurrent, 0, ceiling)
+                outputs[t, b] += h
+    return outputs
+
+
+def draw_vanilla(n_steps=T, batch=B, seed=5):
+    rng = np.random.default_rng(seed)
+    shapes = ([n_steps, batch, N_IN], [N_IN, N], [N], [N, N], [N, N])
+    return [rng.normal(0, 0.6, shape).astype(np.float32) for shape in shapes]
+
+
+def run_vanilla(values, lengths, weights=None, ceiling=CEILING, is_training=True):
+    """As `run`: outputs, and with weights [T, B, N] the gradients for all of `VANILLA`."""
+    with tf.Graph().as_default(), tf.Session() as session:
+        inputs = tf.placeholder(tf.float32, [None, None, N_IN])
+        seq_length = tf.placeholder(tf.int32, [None])
+        variables = [tf.get_variable(name, initializer=value)
+                     for name, value in zip(VANILLA[1:], values[1:])]
+        outputs = rnn.bidirectional_relu(inputs, seq_length, *variables, ceiling, is_training)
+        session.run(tf.global_variables_initializer())
+        feed = {inputs: values[0], seq_length: lengths}
+        if weights is None:
+            return session.run(outputs, feed)
+        gradients = tf.gradients(tf.reduce_sum(outputs * np.float32(weights)), [inputs, *variables])
+        return session.run([outputs, gradients], feed)
+
+
+def automatic_vanilla(values, lengths, weights):
+    """Outputs and gradients of the equations, unrolled, by TensorFlow's automatic gradient."""
+    with tf.Graph().as_default(), tf.Session() as session:
+        tensors = [tf.constant(value) for value in values]
+        x, w, bias, *recurrent = tensors
+        rows = []
+        for b, length in enumerate(lengths):
+            steps = [tf.zeros([1, N])] * len(values[0])
+            for matrix, times in zip(recurrent, (range(length), reversed(range(length)))):
+                h = tf.zeros([1, N])
+                for t in times:
+                    h = tf.minimum(tf.nn.relu(
+                        tf.matmul(x[t, b:b + 1], w) + bias + tf.matmul(h, matrix)), CEILING)
+                    steps[t] = steps[t] + h
+            rows.append(tf.concat(steps, axis=0))
+        outputs = tf.stack(rows, axis=1)
+        return session.run([outputs, tf.gradients(tf.reduce_sum(outputs * weights), tensors)])
+
+
+@pytest.mark.parametrize('is_training', (True, False))
+@pytest.mark.parametrize('lengths', ([7, 4, 1], [2, 7, 5], [3, 3, 3]))
+def test_vanilla_outputs_are_those_of_the_papers_equations(lengths, is_training):
+    values = draw_vanilla()
+    expected = relu_layer(*values[:1], lengths, *values[1:])
+    assert (expected == 0).any() and (expected > CEILING).any()
+    outputs = run_vanilla(values, lengths, is_training=is_training)
+    assert outputs.shape == (T, B, N) and outputs.dtype == np.float32
+    np.testing.assert_allclose(outputs, expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize('lengths', ([7, 4, 1], [2, 7, 5]))
+def test_vanilla_gradients_are_the_automatic_ones(lengths):
+    values = draw_vanilla()
+    weights = loss_weights()[:, :, :N]
+    outputs, gradients = run_vanilla(values, lengths, weights)
+    expected_outputs, expected = automatic_vanilla(values, lengths, weights)
+    assert (np.minimum(expected_outputs, CEILING) == CEILING).any()
+    for got, wanted in zip(gradients, expected):
+        assert_close(got, wanted)
+    padding = np.arange(T)[:, None] >= np.array(lengths)
+    assert not gradients[0][padding].any() and gradients[0][~padding].any()
+
+
+@pytest.mark.parametrize('n_steps', range(1, 10))
+def test_vanilla_rounds_of_the_loop_leave_no_step_out(n_steps):
+    values, weights = draw_vanilla(n_steps, 2), loss_weights(n_steps, 2)[:, :, :N]
+    lengths = [n_steps, max(1, n_steps - 3)]
+    outputs, gradients = run_vanilla(values, lengths, weights)
+    expected_outputs, expected = automatic_vanilla(values, lengths, weights)
+    np.testing.assert_allclose(outputs, expected_outputs, rtol=0, atol=1e-6)
+    for got, wanted in zip(gradients, expected):
+        np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-5 * max(1, np.abs(wanted).max()))
+
+
+@pytest.mark.parametrize('ceiling', (0.0, 1e-3, 20.0, 12345.67))
+def test_vanilla_ceiling_is_exact_and_closed_to_gradients(ceiling):
+    values = draw_vanilla()
+    values[2][:] = 3 * ceiling + 1  # the bias lifts everything over the ceiling
+    values[0], values[3], values[4] = (0 * values[i] for i in (0, 3, 4))
+    outputs, gradients = run_vanilla(values, LENGTHS, loss_weights()[:, :, :N], ceiling)
+    for b, length in enumerate(LENGTHS):
+        np.testing.assert_allclose(outputs[:length, b], 2 * ceiling, rtol=1e-6)
+        assert not outputs[length:, b].any()
+    assert not any(gradient.any() for gradient in gradients)
+
+
+def test_vanilla_shares_the_input_weights_and_not_the_recurrent_ones():
+    values = draw_vanilla()
+    swapped = [*values[:3], values[4], values[3]]
+    backward = run_vanilla([values[0][::-1], *swapped[1:]], [T] * B)
+    np.testing.assert_allclose(backward[::-1], run_vanilla(values, [T] * B), rtol=0, atol=1e-6)
+    assert np.abs(run_vanilla(swapped, [T] * B) - run_vanilla(values, [T] * B)).max() > 0.1

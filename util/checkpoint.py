@@ -9,6 +9,7 @@ import tensorflow.compat.v1 as tf
 log = logging.getLogger(__name__)
 
 BASENAME = 'model.ckpt'
+NO_WEIGHTS = ('run_state/', 'accumulated/')  # variables that are no weights, by their scope
 BEST_DIR = 'best'  # below the checkpoint directory: the best by dev loss
 
 # The notebook's names (TensorFlow 0.12) of what TensorFlow 1.x and this project call otherwise
@@ -19,8 +20,8 @@ NOTEBOOK_NAMES = (
     ('bidirectional_rnn/bw/basic_lstm_cell/bias', 'BiRNN/BW/BasicLSTMCell/Linear/Bias'))
 
 
-# What determines the widths of a network, in the words of the settings
-GEOMETRY = ('n_input + 2*n_input*n_context (ds_n_input, ds_n_context)', 'ds_n_hidden_1',
+# What determines a network and its widths, in the words of the settings
+GEOMETRY = ('ds_rnn', 'n_input + 2*n_input*n_context (ds_n_input, ds_n_context)', 'ds_n_hidden_1',
             'ds_n_hidden_2', 'ds_n_cell_dim', 'ds_n_hidden_5',
             'n_character (labels of ds_alphabet and the blank)')
 
@@ -74,8 +75,12 @@ def number(path):
     return int(match.group(1)) if match else -1
 
 
-def newest_whole(directory):
+def newest_whole(directory, setting='ds_restore_checkpoint'):
     """Path of the newest checkpoint that is whole; None where there are none at all.
+
+    Args:
+      directory: its folder.
+      setting: what asked for it, for the message.
 
     Raises:
       CheckpointError: there are some, but each is damaged.
@@ -87,9 +92,9 @@ def newest_whole(directory):
             return path
         log.warning('checkpoint %s is damaged: %s', path, problem)
     if paths:
-        raise CheckpointError('ds_restore_checkpoint: every checkpoint in %s is damaged: %s; '
-                              'restore them from a copy, or train afresh in another '
-                              'ds_checkpoint_dir' % (directory, ', '.join(paths)))
+        raise CheckpointError('%s: every checkpoint in %s is damaged: %s; restore them from a '
+                              'copy, or train afresh in another ds_checkpoint_dir' % (
+                                  setting, directory, ', '.join(paths)))
     return None
 
 
@@ -115,6 +120,15 @@ def name_in(reader, name):
     return None
 
 
+def weights_in(reader):
+    """(our name, its name there) of each weight in a checkpoint: not the optimizer's slots, nor
+    what a run keeps of itself."""
+    renamed = dict((theirs, ours) for ours, theirs in NOTEBOOK_NAMES)
+    return [(renamed.get(name, name), name) for name in sorted(reader.get_variable_to_shape_map())
+            if not (name.startswith(NO_WEIGHTS) or '/Adam' in name or 'global_step' in name.lower()
+                    or name.endswith('_power'))]
+
+
 def check_newest(config, n_character):
     """Checks the geometry of the checkpoint that a run with these settings goes on from.
 
@@ -124,7 +138,7 @@ def check_newest(config, n_character):
     path = newest_whole(config.checkpoint_dir)
     if path:
         check_geometry(path, dict(zip(GEOMETRY, (
-            config.n_features, config.n_hidden_1, config.n_hidden_2, config.n_cell_dim,
+            config.rnn, config.n_features, config.n_hidden_1, config.n_hidden_2, config.n_cell_dim,
             config.n_hidden_5, n_character))))
 
 
@@ -133,14 +147,14 @@ def check_geometry(path, geometry):
 
     Args:
       path: the checkpoint.
-      geometry: {setting or what determines the width: units}, as `geometry_of` gives it.
+      geometry: {setting or what determines the width: value or units}, as `geometry_of` gives it.
     Raises:
       CheckpointError: naming each that differs with both values.
     """
     there = geometry_of(_shapes(path))
     if there is None:
         raise CheckpointError('%s is not a checkpoint of this network' % path)
-    different = ['%s is %d there and %d here' % (name, there[name], units)
+    different = ['%s is %s there and %s here' % (name, there[name], units)
                  for name, units in geometry.items() if there[name] != units]
     if different:
         raise CheckpointError('ds_restore_checkpoint: %s has another geometry: %s; set these to '
@@ -158,11 +172,12 @@ def _shapes(path):
 def geometry_of(shapes):
     """The widths of a network from the shapes of its variables; None if it is another one."""
     kernel = NOTEBOOK_NAMES[0][0]
-    if not {'h1', 'h2', 'h5', 'h6', kernel} <= set(shapes):
+    if not {'h1', 'h2', 'h5', 'h6'} <= set(shapes) or not {kernel, 'h4'} & set(shapes):
         return None
-    widths = (shapes['h1'][0], shapes['h1'][1], shapes['h2'][1], shapes[kernel][1] // 4,
-              shapes['h5'][1], shapes['h6'][1])
-    return dict(zip(GEOMETRY, widths))
+    rnn, n_cell = ('lstm', shapes[kernel][1] // 4) if kernel in shapes else (
+        'vanilla', shapes['h4'][1])
+    return dict(zip(GEOMETRY, (rnn, shapes['h1'][0], shapes['h1'][1], shapes['h2'][1], n_cell,
+                               shapes['h5'][1], shapes['h6'][1])))
 
 
 def restore(session, path, variables):

@@ -12,6 +12,7 @@ import errno
 import json
 import math
 import os
+import re
 import reprlib
 import stat
 
@@ -21,7 +22,17 @@ ALIASES = {'ds_epochs': 'ds_training_iters'}
 ON, OFF = ('1', 'true', 'yes', 'on'), ('', '0', 'false', 'no', 'off')
 SHOWN_CHARACTERS = 60  # of a value in a message
 BATCH_ORDERS = ('sorted', 'shuffled', 'bucketed')
+RNNS = ('lstm', 'vanilla')
 RNN_IMPLS = ('auto', 'own', 'block', 'cudnn')
+RECURRENT_INITS = ('uniform', 'orthogonal')
+LOSS_NORMS = ('utterances', 'labels')
+FULL = 'full'  # the last of ds_segment_lengths: all utterances
+
+# Where a setting comes from: the notebook of November 2016, Mozilla's releases after it, nabu (an
+# ASR trainer of TensorFlow 1.8 times, and its fork Nabu-MSSS), the paper (Hannun et al., 2014),
+# torchaudio's model of the paper, tacotron-2-explained (a step-by-step trainer), or here
+NOTEBOOK, DEEPSPEECH, NABU, PAPER, TORCHAUDIO, TACOTRON, HERE = (
+    'notebook', 'DeepSpeech', 'nabu', 'paper', 'torchaudio', 'tacotron-2', 'here')
 
 
 @contextlib.contextmanager
@@ -59,18 +70,19 @@ class ConfigError(ValueError):
     """A setting can't be used; the message names it, its value and what was expected."""
 
 
-def _setting(default, meaning, unit='', low=None, high=None, below=None, choices=None,
-             derived=''):
-    """Declares a setting. `low` and `high` are inclusive, `below` is not; `derived` says in
-    words what the default is where it depends on other settings (default None)."""
+def _setting(default, meaning, unit='', low=None, high=None, above=None, below=None, choices=None,
+             derived='', source=HERE):
+    """Declares a setting. `low` and `high` are inclusive, `above` and `below` are not; `derived`
+    says in words what the default is where it depends on other settings (default None)."""
     return dataclasses.field(default=default, metadata=dict(
-        meaning=meaning, unit=unit, low=low, high=high, below=below, choices=choices,
-        derived=derived))
+        meaning=meaning, unit=unit, low=low, high=high, above=above, below=below, choices=choices,
+        derived=derived, source=source))
 
 
 _LARGEST = 2**31 - 1  # integers of the graph have 32 bits
-_STDDEV = dict(low=0.0, derived='`ds_default_stddev`')
-_WIDTH = dict(low=1, unit='units')
+_STDDEV = dict(low=0.0, derived='`ds_default_stddev`', source=NOTEBOOK)
+_WIDTH = dict(low=1, unit='units', source=DEEPSPEECH)
+_RATE = dict(low=0.0, below=1.0, derived='`ds_dropout_rate`', source=DEEPSPEECH)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,25 +96,72 @@ class Config:
         None, 'JSON file of settings; the environment overrides it; empty: no file',
         derived='the recipe `data/digits/config.json` for the importer `digits`, else none')
     importer: str = _setting('digits', 'corpus: a module of `util/importers/`; several with '
-                             'commas between are joined')
+                             'commas between are joined', source=NOTEBOOK)
     dataset_path: str = _setting(
         None, 'folder of the corpus; of several, as many with commas between',
-        derived='`./data/<importer>`; for `digits` the one beside `DeepSpeech.py`')
-    train_files: str = _setting('', 'manifests for training, comma-separated (importer `csv`)')
-    dev_files: str = _setting('', 'manifests for validation, comma-separated (importer `csv`)')
-    test_files: str = _setting('', 'manifests for the test, comma-separated (importer `csv`)')
+        derived='`./data/<importer>`; for `digits` the one beside `DeepSpeech.py`',
+        source=NOTEBOOK)
+    train_files: str = _setting('', 'manifests for training, comma-separated (importer `csv`)',
+                                source=DEEPSPEECH)
+    dev_files: str = _setting('', 'manifests for validation, comma-separated (importer `csv`)',
+                              source=DEEPSPEECH)
+    test_files: str = _setting('', 'manifests for the test, comma-separated (importer `csv`)',
+                               source=DEEPSPEECH)
     cache_dir: str = _setting(
         None, 'folder of what need not be computed twice: headers, features, converted audio',
         derived='`deepspeech` in the XDG cache directory')
-    feature_cache: bool = _setting(True, 'keep MFCC on disk, so that they are computed once')
+    feature_cache: bool = _setting(True, 'keep MFCC on disk, so that they are computed once',
+                                   source=DEEPSPEECH)
     feature_cache_gb: float = _setting(100.0, 'limit of one feature cache file', 'GB', low=0.0)
     checkpoint_dir: str = _setting(
-        None, 'folder of the checkpoints', derived='`deepspeech` in the XDG data directory')
-    restore_checkpoint: bool = _setting(False, 'go on from the newest checkpoint')
-    export_dir: str = _setting('', 'base folder of exported models; empty: no export')
-    remove_export: bool = _setting(False, 'remove older exported versions after an export')
-    logs_dir: str = _setting('logs', 'folder of the run folders with logs')
-    alphabet: str = _setting('', 'file with one label a line; empty: space, a to z, apostrophe')
+        None, 'folder of the checkpoints', derived='`deepspeech` in the XDG data directory',
+        source=NOTEBOOK)
+    restore_checkpoint: bool = _setting(False, 'go on from the newest checkpoint', source=NOTEBOOK)
+    export_dir: str = _setting('', 'base folder of exported models; empty: no export',
+                               source=NOTEBOOK)
+    remove_export: bool = _setting(False, 'remove older exported versions after an export',
+                                   source=NOTEBOOK)
+    logs_dir: str = _setting('logs', 'folder of the run folders with logs', source=NOTEBOOK)
+    alphabet: str = _setting('', 'file with one label a line; empty: space, a to z, apostrophe',
+                             source=DEEPSPEECH)
+
+    # Several corpora, and updates of several batches
+    importer_weights: str = _setting(
+        '', 'a weight for each of several importers, comma-separated: each has its own queue, and '
+        'an update takes a batch of each; 0 leaves one out; empty: joined', source=NABU)
+    numbatches_to_aggregate: int = _setting(
+        1, 'batches (of each linked corpus) whose gradients make one update', 'batches', low=1,
+        source=NABU)
+    normalize_gradients: bool = _setting(
+        False, 'divide the summed gradients of an update by its summed loss norm, so that '
+        'batches of any size count by their utterances or labels; off: batches count alike',
+        source=NABU)
+    loss_norm: str = _setting('utterances', 'what the loss norm counts', choices=LOSS_NORMS,
+                              source=NABU)
+    clip_grad_value: float = _setting(0.0, 'bound of every element of the gradients, after they '
+                                      'were normalised; 0: none', low=0.0, source=NABU)
+    clip_grad_norm: float = _setting(0.0, 'bound of the norm of all gradients together; 0: none',
+                                     low=0.0, source=TORCHAUDIO)
+
+    # Learning rate, plateau, curriculum
+    learning_rate_decay: float = _setting(
+        1.0, 'factor of the learning rate over the whole run, exponential', above=0.0, high=1.0,
+        source=NABU)
+    valid_adapt: float = _setting(
+        1.0, 'factor of the learning rate when the dev loss is worse than the best', above=0.0,
+        high=1.0, source=NABU)
+    num_tries: int = _setting(0, 'stop after so many validations with a dev loss worse than the '
+                              'best; 0: never', 'validations', low=0, source=NABU)
+    go_back: bool = _setting(False, 'restore the best weights when the dev loss is worse',
+                             source=NABU)
+    reset_tries: bool = _setting(False, 'count tries anew when the dev loss is better',
+                                 source=NABU)
+    init_from: str = _setting(
+        '', 'weights to start from, by name: a checkpoint, a folder of some, or `.npz`; empty: '
+        'random', source=NABU)
+    segment_lengths: str = _setting(
+        '', 'curriculum: longest utterances of each stage, comma-separated, such as '
+        '`100,200,full`; each stage has `ds_training_iters` epochs', 'time steps', source=NABU)
 
     # What goes into which set, of corpora that leave a choice
     librivox_train: str = _setting('train-clean-100,train-clean-360,train-other-500',
@@ -117,62 +176,85 @@ class Config:
 
     # Training
     training_iters: int = _setting(15, 'epochs to train in all (also `ds_epochs`); 0: only test '
-                                   'and export a checkpoint', 'epochs', low=0)
-    batch_size: int = _setting(64, 'utterances in a batch of one tower', 'utterances', low=1)
+                                   'and export a checkpoint', 'epochs', low=0, source=NOTEBOOK)
+    batch_size: int = _setting(64, 'utterances in a batch of one tower', 'utterances', low=1,
+                               source=NOTEBOOK)
     train_batch_size: int = _setting(None, 'the same, for training', 'utterances', low=1,
-                                     derived='`ds_batch_size`')
+                                     derived='`ds_batch_size`', source=DEEPSPEECH)
     dev_batch_size: int = _setting(None, 'the same, for validation', 'utterances', low=1,
-                                   derived='`ds_batch_size`')
+                                   derived='`ds_batch_size`', source=DEEPSPEECH)
     test_batch_size: int = _setting(None, 'the same, for the test', 'utterances', low=1,
-                                    derived='`ds_batch_size`')
+                                    derived='`ds_batch_size`', source=DEEPSPEECH)
     batch_order: str = _setting('sorted', 'order of the training utterances: by length every '
                                 'epoch, batches of similar length in random order, or random',
                                 choices=BATCH_ORDERS)
-    numbuckets: int = _setting(32, 'length buckets of the order `bucketed`', 'buckets', low=1)
+    numbuckets: int = _setting(32, 'length buckets of the order `bucketed`', 'buckets', low=1,
+                               source=NABU)
     limit_train: int = _setting(0, 'use the first n training utterances; 0: all', 'utterances',
-                                low=0)
-    limit_dev: int = _setting(0, 'the same for validation', 'utterances', low=0)
-    limit_test: int = _setting(0, 'the same for the test', 'utterances', low=0)
-    learning_rate: float = _setting(0.001, 'step size of Adam', low=0.0)
-    beta1: float = _setting(0.9, "decay of Adam's first moment", low=0.0, below=1.0)
-    beta2: float = _setting(0.999, "decay of Adam's second moment", low=0.0, below=1.0)
-    epsilon: float = _setting(1e-8, "Adam's epsilon", low=0.0)
-    dropout_rate: float = _setting(0.05, 'dropout after layers 1, 2, 3 and 5', low=0.0, below=1.0)
-    dropout_rate2: float = _setting(None, 'dropout after layer 2', low=0.0, below=1.0,
-                                    derived='`ds_dropout_rate`')
-    dropout_rate3: float = _setting(None, 'dropout after layer 3', low=0.0, below=1.0,
-                                    derived='`ds_dropout_rate`')
-    dropout_rate5: float = _setting(None, 'dropout after layer 5', low=0.0, below=1.0,
-                                    derived='`ds_dropout_rate`')
+                                low=0, source=DEEPSPEECH)
+    limit_dev: int = _setting(0, 'the same for validation', 'utterances', low=0, source=DEEPSPEECH)
+    limit_test: int = _setting(0, 'the same for the test', 'utterances', low=0, source=DEEPSPEECH)
+    learning_rate: float = _setting(0.001, 'step size of Adam', low=0.0, source=NOTEBOOK)
+    beta1: float = _setting(0.9, "decay of Adam's first moment", low=0.0, below=1.0,
+                            source=NOTEBOOK)
+    beta2: float = _setting(0.999, "decay of Adam's second moment", low=0.0, below=1.0,
+                            source=NOTEBOOK)
+    epsilon: float = _setting(1e-8, "Adam's epsilon", low=0.0, source=NOTEBOOK)
+    dropout_rate: float = _setting(0.05, 'dropout after layers 1, 2, 3 and 5', low=0.0, below=1.0,
+                                   source=NOTEBOOK)
+    dropout_rate1: float = _setting(None, 'dropout after layer 1', **_RATE)
+    dropout_rate2: float = _setting(None, 'dropout after layer 2', **_RATE)
+    dropout_rate3: float = _setting(None, 'dropout after layer 3', **_RATE)
+    dropout_rate4: float = _setting(0.0, 'dropout after layer 4, the recurrent one', low=0.0,
+                                    below=1.0, source=DEEPSPEECH)
+    dropout_rate5: float = _setting(None, 'dropout after layer 5', **_RATE)
     use_warpctc: bool = _setting(False, "CTC loss by the `CTCLossV2` operation (cuDNN; needs a "
-                                 'GPU); warp-ctc left TensorFlow with contrib')
+                                 'GPU); warp-ctc left TensorFlow with contrib', source=NOTEBOOK)
+    rnn: str = _setting('lstm', 'layer 4: the notebook\'s `lstm`, or `vanilla`, the clipped-ReLU '
+                        'recurrent layer of the paper', choices=RNNS, source=PAPER)
+    recurrent_init: str = _setting(
+        None, "initial recurrent weights: `uniform`, of variance 1 over the matrix's inputs, or "
+        '`orthogonal`', choices=RECURRENT_INITS, source=TORCHAUDIO,
+        derived='`orthogonal` for `ds_rnn=vanilla`, else `uniform`, the notebook\'s')
     rnn_impl: str = _setting('auto', 'LSTM of layer 4, the same function and checkpoints: `own` '
                              '(fastest on CPUs), `block` (BlockLSTM), `cudnn` (GPUs only); '
                              '`auto`: `cudnn` where there are GPUs, else `own`',
                              choices=RNN_IMPLS)
-    random_seed: int = _setting(4567, 'seed of weights, order and dropout', low=0, high=_LARGEST)
+    random_seed: int = _setting(4567, 'seed of weights, order and dropout', low=0, high=_LARGEST,
+                                source=DEEPSPEECH)
     towers: int = _setting(0, 'towers; 0: one a GPU, or one on the CPU; n on a machine without '
                            'GPUs: n logical CPU devices', 'towers', low=0, high=64)
 
     # Reports, checkpoints, logs
     display_step: int = _setting(1, 'WER of the training batches every n epochs; 0: never',
-                                 'epochs', low=0)
-    validation_step: int = _setting(1, 'validation every n epochs; 0: never', 'epochs', low=0)
+                                 'epochs', low=0, source=NOTEBOOK)
+    validation_step: int = _setting(1, 'validation every n epochs; 0: never', 'epochs', low=0,
+                                    source=NOTEBOOK)
     checkpoint_step: int = _setting(5, 'checkpoint every n epochs and after the last; 0: only '
-                                    'after the last', 'epochs', low=0)
-    report_count: int = _setting(10, 'utterances in a WER report', 'utterances', low=0)
-    beam_width: int = _setting(100, 'width of the beam search', 'paths', low=1)
+                                    'after the last', 'epochs', low=0, source=NOTEBOOK)
+    summary_steps: int = _setting(1, 'loss of the step, and summaries, every n steps; 0: never',
+                                  'steps', low=0, source=TACOTRON)
+    checkpoint_steps: int = _setting(0, 'checkpoint every n steps as well; 0: never', 'steps',
+                                     low=0, source=TACOTRON)
+    print_batch_shapes: bool = _setting(False, 'print the shapes of every batch',
+                                        source=TACOTRON)
+    report_count: int = _setting(10, 'utterances in a WER report', 'utterances', low=0,
+                                 source=DEEPSPEECH)
+    beam_width: int = _setting(100, 'width of the beam search', 'paths', low=1, source=DEEPSPEECH)
     do_fulltrace: bool = _setting(False, 'run metadata of every step for TensorBoard, and a '
-                                  'Chrome trace')
-    log_device_placement: bool = _setting(False, "TensorFlow's log of where operations run")
-    log_variables: bool = _setting(False, 'statistics and histograms of variables and gradients')
+                                  'Chrome trace', source=NOTEBOOK)
+    log_device_placement: bool = _setting(False, "TensorFlow's log of where operations run",
+                                          source=DEEPSPEECH)
+    log_variables: bool = _setting(False, 'statistics and histograms of variables and gradients',
+                                   source=DEEPSPEECH)
 
     # Features and geometry
     sample_rate: int = _setting(16000, 'rate that audio is brought to', 'Hz', low=1000,
-                                high=192000)
+                                high=192000, source=DEEPSPEECH)
     n_input: int = _setting(None, 'MFCC a frame', 'coefficients', low=1, high=26,
-                            derived='13 at 8 kHz, else 26')
-    n_context: int = _setting(9, 'frames of context on either side', 'frames', low=0, high=100)
+                            derived='13 at 8 kHz, else 26', source=NOTEBOOK)
+    n_context: int = _setting(9, 'frames of context on either side', 'frames', low=0, high=100,
+                              source=NOTEBOOK)
     feature_stride: int = _setting(1, 'keep every n-th frame (2: as from December 2016)', 'frames',
                                    low=1, high=10)
     n_hidden: int = _setting(None, 'width of layers 1, 2, 5 and of the LSTM cell', **_WIDTH,
@@ -182,15 +264,17 @@ class Config:
     n_hidden_5: int = _setting(None, 'width of layer 5', **_WIDTH, derived='`ds_n_hidden`')
     n_cell_dim: int = _setting(None, 'width of the LSTM cell; layer 3 has twice that', **_WIDTH,
                                derived='`ds_n_hidden`')
-    relu_clip: float = _setting(20.0, 'ceiling of the activation', low=0.0)
+    relu_clip: float = _setting(20.0, 'ceiling of the activation', low=0.0, source=NOTEBOOK)
     default_stddev: float = _setting(0.1, 'standard deviation of the initial weights and biases',
-                                     low=0.0)
+                                     low=0.0, source=NOTEBOOK)
     b1_stddev: float = _setting(None, 'the same for one variable', **_STDDEV)
     h1_stddev: float = _setting(None, 'the same for one variable', **_STDDEV)
     b2_stddev: float = _setting(None, 'the same for one variable', **_STDDEV)
     h2_stddev: float = _setting(None, 'the same for one variable', **_STDDEV)
     b3_stddev: float = _setting(None, 'the same for one variable', **_STDDEV)
     h3_stddev: float = _setting(None, 'the same for one variable', **_STDDEV)
+    b4_stddev: float = _setting(None, 'the same for one variable, of `ds_rnn=vanilla`', **_STDDEV)
+    h4_stddev: float = _setting(None, 'the same for one variable, of `ds_rnn=vanilla`', **_STDDEV)
     b5_stddev: float = _setting(None, 'the same for one variable', **_STDDEV)
     h5_stddev: float = _setting(None, 'the same for one variable', **_STDDEV)
     b6_stddev: float = _setting(None, 'the same for one variable', **_STDDEV)
@@ -198,8 +282,13 @@ class Config:
 
     @property
     def n_hidden_3(self):
-        """Width of layer 3, which feeds the LSTM."""
-        return 2 * self.n_cell_dim
+        """Width of layer 3, which feeds layer 4: twice that of the LSTM cell, or layer 4's own."""
+        return self.n_hidden_4
+
+    @property
+    def n_hidden_4(self):
+        """Width of layer 4's output: both directions of the LSTM side by side, or their sum."""
+        return self.n_cell_dim if self.rnn == 'vanilla' else 2 * self.n_cell_dim
 
     @property
     def n_features(self):
@@ -211,8 +300,32 @@ class Config:
         return getattr(self, set_name + '_batch_size')
 
     def dropout_of_layer(self, index):
-        """Dropout rate after layer 1, 2, 3 or 5."""
-        return self.dropout_rate if index == 1 else getattr(self, 'dropout_rate%d' % index)
+        """Dropout rate after layer 1, 2, 3, 4 or 5."""
+        return getattr(self, 'dropout_rate%d' % index)
+
+    @property
+    def importers(self):
+        """Names of the importers."""
+        return [name.strip() for name in self.importer.split(',')]
+
+    @property
+    def linked_weights(self):
+        """A weight for each importer, scaled so that the first is 1; None where the corpora are
+        not linked."""
+        weights = _numbers(self.importer_weights)
+        return [weight / weights[0] for weight in weights] or None
+
+    @property
+    def stages(self):
+        """Longest utterance of each stage of training, in time steps; None: no limit."""
+        return [None if length == FULL else int(length)
+                for length in _items(self.segment_lengths)] or [None]
+
+    @property
+    def accumulates(self):
+        """Whether an update sums up the gradients of several batches, or weights them."""
+        return bool(self.numbatches_to_aggregate > 1 or self.normalize_gradients
+                    or self.importer_weights)
 
 
 _FIELDS = {PREFIX + field.name: field for field in dataclasses.fields(Config)}
@@ -247,7 +360,64 @@ def load(environ=None):
     for name, value in _derive(values).items():
         if values[name] is None:
             values[name], sources[name] = value, 'derived'
-    return Config(**values), sources
+    config = Config(**values)
+    _check_lists(config)
+    _check_together(config)
+    return config, sources
+
+
+def _items(text):
+    """The items of a list with commas between; none of an empty text."""
+    return [item.strip() for item in text.split(',')] if text else []
+
+
+def _numbers(text):
+    """The items of a list as finite numbers of at least 0; ValueError where they aren't."""
+    numbers = [float(item) for item in _items(text)]
+    if not all(math.isfinite(number) and number >= 0 for number in numbers):
+        raise ValueError(text)
+    return numbers
+
+
+def _check_lists(config):
+    """Checks the settings that hold lists.
+
+    Raises:
+      ConfigError.
+    """
+    try:
+        weights = _numbers(config.importer_weights)
+        fine = not weights or (len(weights) == len(config.importers) and weights[0] > 0)
+    except ValueError:
+        fine = False
+    if not fine:
+        raise ConfigError('ds_importer_weights must be a number of at least 0 for each importer '
+                          'of ds_importer (%d), the first above 0, with commas between, got %s'
+                          % (len(config.importers), _shown(config.importer_weights)))
+    lengths = _items(config.segment_lengths)
+    numbers = [length for length in lengths if length != FULL]
+    if not (all(re.fullmatch('0*[1-9][0-9]{0,8}', length) for length in numbers)
+            and numbers == sorted(set(numbers), key=int) and FULL not in lengths[:-1]):
+        raise ConfigError('ds_segment_lengths must be rising numbers of time steps with commas '
+                          'between, the last of which may be %s, got %s'
+                          % (FULL, _shown(config.segment_lengths)))
+
+
+def _check_together(config):
+    """Checks settings that only make sense together.
+
+    Raises:
+      ConfigError.
+    """
+    if config.rnn == 'vanilla' and config.rnn_impl not in ('auto', 'own'):
+        raise ConfigError('ds_rnn_impl must be auto or own where ds_rnn is vanilla, got %s'
+                          % config.rnn_impl)
+    needs_validation = [PREFIX + name for name, used in (
+        ('valid_adapt', config.valid_adapt < 1), ('num_tries', config.num_tries),
+        ('go_back', config.go_back)) if used]
+    if needs_validation and not config.validation_step:
+        raise ConfigError('ds_validation_step must be at least 1 for %s, got 0'
+                          % ', '.join(needs_validation))
 
 
 def with_towers(config, n_gpus):
@@ -265,7 +435,7 @@ def with_towers(config, n_gpus):
                           'got cudnn')
     rnn_impl = config.rnn_impl
     if rnn_impl == 'auto':
-        rnn_impl = 'cudnn' if n_gpus else 'own'
+        rnn_impl = 'cudnn' if n_gpus and config.rnn == 'lstm' else 'own'
     return dataclasses.replace(config, towers=config.towers or n_gpus or 1, rnn_impl=rnn_impl)
 
 
@@ -290,13 +460,14 @@ def _derive(values):
                                  for name in values['importer'].split(',')),
         'checkpoint_dir': os.path.join(_xdg('xdg_data_home'), 'deepspeech'),
         'cache_dir': os.path.join(_xdg('xdg_cache_home'), 'deepspeech'),
+        'recurrent_init': 'orthogonal' if values['rnn'] == 'vanilla' else 'uniform',
         'n_input': n_input, 'n_hidden': n_hidden, 'n_cell_dim': n_hidden}
     derived.update({'n_hidden_%d' % i: n_hidden for i in (1, 2, 5)})
     derived.update({name + '_batch_size': values['batch_size']
                     for name in ('train', 'dev', 'test')})
-    derived.update({'dropout_rate%d' % i: values['dropout_rate'] for i in (2, 3, 5)})
+    derived.update({'dropout_rate%d' % i: values['dropout_rate'] for i in (1, 2, 3, 5)})
     derived.update({'%s%d_stddev' % (kind, i): values['default_stddev']
-                    for kind in 'bh' for i in (1, 2, 3, 5, 6)})
+                    for kind in 'bh' for i in (1, 2, 3, 4, 5, 6)})
     return derived
 
 
@@ -377,6 +548,7 @@ def _shown(value):
 def _within(value, limits):
     return ((limits['low'] is None or value >= limits['low'])
             and (limits['high'] is None or value <= limits['high'])
+            and (limits['above'] is None or value > limits['above'])
             and (limits['below'] is None or value < limits['below'])
             and (limits['choices'] is None or value in limits['choices']))
 
@@ -392,8 +564,12 @@ def _expected(field):
         return '%s from %s to %s' % (words, limits['low'], limits['high'])
     if limits['low'] is not None:
         words += ' of at least %s' % limits['low']
+    if limits['above'] is not None:
+        words += ' above %s' % limits['above']
     if limits['below'] is not None:
         words += ' and below %s' % limits['below']
+    if limits['above'] is not None and limits['high'] is not None:
+        words += ' and at most %s' % limits['high']
     return words
 
 
@@ -432,13 +608,13 @@ def _parse_text(value):
 
 
 def table_rows():
-    """The settings table: (name, type, default, unit, meaning) of each, as text."""
+    """The settings table: (name, type, default, unit, meaning, source) of each, as text."""
     names = {bool: 'on/off', int: 'integer', float: 'number', str: 'text'}
     rows = []
     for name, field in _FIELDS.items():
         default = field.metadata['derived'] or show(field.default)
         rows.append((name, names[field.type], default, field.metadata['unit'] or '',
-                     field.metadata['meaning']))
+                     field.metadata['meaning'], field.metadata['source']))
     return rows
 
 
@@ -453,7 +629,7 @@ def help_text():
     """The table for `--help`: a setting a line, its default and unit below its meaning."""
     lines = ['Usage: [ds_NAME=VALUE ...] python DeepSpeech.py [--help | --show-config]', '',
              'With nothing set it trains on the digits corpus in data/digits. Settings:', '']
-    for name, kind, default, unit, meaning in table_rows():
+    for name, kind, default, unit, meaning, _ in table_rows():
         lines.append('%-24s %s' % (name, meaning.replace('`', '')))
         details = '%s, default %s' % (kind, default.replace('`', '') or 'empty')
         lines.append('%-24s   (%s%s)' % ('', details, ', in ' + unit if unit else ''))
@@ -462,10 +638,10 @@ def help_text():
 
 def markdown_table():
     """The settings table of the README."""
-    lines = ['| setting | type | default | unit | meaning |', '|---|---|---|---|---|']
-    for name, kind, default, unit, meaning in table_rows():
-        lines.append('| `%s` | %s | %s | %s | %s |' % (name, kind, default or '(empty)', unit,
-                                                       meaning))
+    lines = ['| setting | type | default | unit | meaning | from |', '|---|---|---|---|---|---|']
+    for name, kind, default, unit, meaning, source in table_rows():
+        lines.append('| `%s` | %s | %s | %s | %s | %s |' % (
+            name, kind, default or '(empty)', unit, meaning, source))
     return '\n'.join(lines)
 
 

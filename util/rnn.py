@@ -1,6 +1,7 @@
-"""The bidirectional LSTM of layer 4, on TensorFlow's own operations.
+"""The recurrent layer 4, on TensorFlow's own operations: a bidirectional LSTM, or the clipped-ReLU
+layer of the paper.
 
-`tf.compat.v1.nn.rnn_cell` needs the legacy Keras package in TensorFlow 2.21, so the layer
+`tf.compat.v1.nn.rnn_cell` needs the legacy Keras package in TensorFlow 2.21, so the LSTM
 is written here. Its variables keep the layout and the names of TensorFlow 1.x's
 BasicLSTMCell, so that checkpoints of either kind fit. There are three implementations of one
 function of these variables:
@@ -14,14 +15,15 @@ import tensorflow.compat.v1 as tf
 
 FORGET_BIAS = 1.0  # added to the forget gate in the cell, not stored (BasicLSTMCell's default)
 IMPLEMENTATIONS = ('own', 'block', 'cudnn')
+NEVER = -1e30      # before the activation, where there is no time step
 STEPS_A_ROUND = 4  # time steps in a round of tf.while_loop, as a round costs as much as some steps
 
 # T = n_steps, B = batch_size, N = n_cell_dim; gates lie in the order i, j, f, o:
-# input gate, cell input, forget gate, output gate.
+# input gate, cell input, forget gate, output gate. d_x is the gradient of x.
 
 
 def bidirectional_lstm(inputs, seq_length, forward, backward, implementation='own',
-                       inference=False):
+                       is_training=True):
     """Runs an LSTM forward in time and another one backward over the same input.
 
     The backward chain starts at the last step of each utterance, not at the end of the padding.
@@ -31,7 +33,7 @@ def bidirectional_lstm(inputs, seq_length, forward, backward, implementation='ow
       seq_length: int32 [B], steps of each utterance; later steps give 0 and change nothing.
       forward, backward: (kernel, bias) of each direction, float32 [n_in + N, 4*N] and [4*N].
       implementation: one of IMPLEMENTATIONS.
-      inference: whether no gradient will be asked for; `own` then keeps nothing for it.
+      is_training: whether a gradient will be asked for; else `own` keeps nothing for it.
     Returns:
       float32 [T, B, 2*N]: the outputs of both directions, forward first.
     Source: bidirectional_dynamic_rnn over two BasicLSTMCells, as in the notebook's BiRNN.
@@ -41,8 +43,8 @@ def bidirectional_lstm(inputs, seq_length, forward, backward, implementation='ow
     mask = mask[:, :, None]  # [T, B, 1]
     if implementation == 'own':
         # a loop a direction: the two don't wait for each other
-        outputs = [_own(inputs, mask, *forward, reverse=False, inference=inference),
-                   _own(inputs, mask, *backward, reverse=True, inference=inference)]
+        outputs = [_own(inputs, mask, *forward, reverse=False, is_training=is_training),
+                   _own(inputs, mask, *backward, reverse=True, is_training=is_training)]
     else:
         run = {'block': _block, 'cudnn': _cudnn}[implementation]
         reversed_inputs = tf.reverse_sequence(inputs, seq_length, seq_axis=0, batch_axis=1)
@@ -61,14 +63,14 @@ def _split(kernel):
 # Our own
 
 
-def _own(inputs, mask, kernel, bias, reverse, inference):
+def _own(inputs, mask, kernel, bias, reverse, is_training):
     """One direction: [T, B, n_in] -> [T, B, N]; mask float32 [T, B, 1]."""
     n_in, n_cell = _split(kernel)
 
     def output_and_gradient(inputs, mask, kernel, bias):
         flat_inputs = tf.reshape(inputs, [-1, n_in])
         projected = _project(flat_inputs, kernel[:n_in], bias, tf.shape(inputs))
-        outputs, before, kept = _run_forward(projected, kernel[n_in:], mask, reverse, inference)
+        outputs, before, kept = _run_forward(projected, kernel[n_in:], mask, reverse, is_training)
 
         def gradient(d_outputs):
             d_gates = _run_backward(d_outputs, kernel[n_in:], kept, reverse)
@@ -82,7 +84,7 @@ def _own(inputs, mask, kernel, bias, reverse, inference):
 
         return outputs, gradient
 
-    if inference:
+    if not is_training:
         return output_and_gradient(inputs, mask, kernel, bias)[0]
     return tf.custom_gradient(output_and_gradient)(inputs, mask, kernel, bias)
 
@@ -109,7 +111,7 @@ def _repeat(n_steps, step, state):
     return state
 
 
-def _run_forward(projected, recurrent, mask, reverse, inference):
+def _run_forward(projected, recurrent, mask, reverse, is_training):
     """Steps the chain through time.
 
     Returns:
@@ -134,7 +136,7 @@ def _run_forward(projected, recurrent, mask, reverse, inference):
         return (c, h, outputs.write(t if reverse else t + 1, h), *kept)
 
     outputs = _array(n_steps + 1).write(n_steps if reverse else 0, zero)
-    kept = [] if inference else [_empty_list()]
+    kept = [_empty_list()] if is_training else []
     c, _, outputs, *kept = _repeat(n_steps, step, (zero, zero, outputs, *kept))
     outputs = outputs.stack()
     early, late = outputs[:-1], outputs[1:]
@@ -230,3 +232,91 @@ def _cudnn_params(kernel, bias):
     matrices = [tf.transpose(w) for part in (kernel[:n_in], kernel[n_in:]) for w in in_order(part)]
     return tf.concat([tf.reshape(w, [-1]) for w in matrices] + biases +
                      [tf.zeros_like(b) for b in biases], axis=0)
+
+
+# The paper's layer
+
+
+def bidirectional_relu(inputs, seq_length, weights, bias, forward, backward, ceiling,
+                       is_training=True):
+    """Runs a clipped-ReLU layer forward and backward in time over the same input and adds up.
+
+    With g(z) = min(max(0, z), ceiling), p_t = x_t weights + bias, which both directions share:
+    f_t = g(p_t + f_(t-1) forward), b_t = g(p_t + b_(t+1) backward), output f_t + b_t.
+
+    Args:
+      inputs: float32 [T, B, n_in], time-major.
+      seq_length: int32 [B]; the backward chain starts at the last step of each utterance, later
+        steps give 0.
+      weights, bias: float32 [n_in, N] and [N] (W4 and b4 of the paper).
+      forward, backward: float32 [N, N], the recurrent weights of each direction.
+      ceiling: where the activation is clipped.
+      is_training: whether a gradient will be asked for.
+    Returns:
+      float32 [T, B, N].
+    Source: Hannun et al., arXiv:1412.5567, the equations of the fourth layer in section 2.
+    """
+    n_in, n_cell = weights.shape
+    mask = tf.transpose(tf.sequence_mask(seq_length, tf.shape(inputs)[0], dtype=inputs.dtype))
+    # Everything before the activation is scaled so that the ceiling is 6, as Relu6 and its
+    # gradient are an operation each: 6/c g(z) = relu6(6/c z).
+    to_six, from_six = (6 / ceiling if ceiling else 0.0), ceiling / 6
+
+    def output_and_gradient(inputs, weights, bias, forward, backward):
+        flat_inputs, scaled = tf.reshape(inputs, [-1, n_in]), weights * to_six
+        projected = tf.nn.bias_add(tf.matmul(flat_inputs, scaled), bias * to_six)
+        projected = tf.reshape(projected, tf.concat([tf.shape(inputs)[:2], [n_cell]], axis=0))
+        projected += (1 - mask[:, :, None]) * NEVER
+        chains = [_relu_forward(projected, forward, reverse=False),
+                  _relu_forward(projected, backward, reverse=True)]
+
+        def gradient(d_outputs):
+            d_outputs *= from_six
+            d_forward, d_f = _relu_backward(d_outputs, forward, *chains[0], reverse=False)
+            d_backward, d_b = _relu_backward(d_outputs, backward, *chains[1], reverse=True)
+            d_projected = tf.reshape(d_f + d_b, [-1, n_cell])
+            d_inputs = tf.matmul(d_projected, scaled, transpose_b=True)
+            return (tf.reshape(d_inputs, tf.shape(inputs)),
+                    tf.matmul(flat_inputs, d_projected, transpose_a=True) * to_six,
+                    tf.raw_ops.BiasAddGrad(out_backprop=d_projected) * to_six,
+                    d_forward, d_backward)
+
+        return (chains[0][0] + chains[1][0]) * from_six, gradient
+
+    if not is_training:
+        return output_and_gradient(inputs, weights, bias, forward, backward)[0]
+    return tf.custom_gradient(output_and_gradient)(inputs, *[
+        tf.convert_to_tensor(w) for w in (weights, bias, forward, backward)])
+
+
+def _relu_forward(projected, recurrent, reverse):
+    """Steps one chain through time: (its outputs [T, B, N], those before each step)."""
+    n_steps = tf.shape(projected)[0]
+    zero = tf.zeros_like(projected[0])
+
+    def step(k, h, outputs):
+        t = n_steps - 1 - k if reverse else k
+        h = tf.nn.relu6(projected[t] + tf.matmul(h, recurrent))
+        return h, outputs.write(t if reverse else t + 1, h)
+
+    outputs = _array(n_steps + 1).write(n_steps if reverse else 0, zero)
+    outputs = _repeat(n_steps, step, (zero, outputs))[-1].stack()
+    return (outputs[:-1], outputs[1:]) if reverse else (outputs[1:], outputs[:-1])
+
+
+def _relu_backward(d_outputs, recurrent, outputs, before, reverse):
+    """Back-propagation through time: gradients of the recurrent weights, and of what the chain
+    got, [T, B, N]."""
+    n_steps, n_cell = tf.shape(d_outputs)[0], recurrent.shape[0]
+    transposed = tf.transpose(recurrent)
+
+    def step(k, d_h, d_projected):
+        t = k if reverse else n_steps - 1 - k
+        d_z = tf.raw_ops.Relu6Grad(gradients=d_outputs[t] + d_h, features=outputs[t])
+        return tf.matmul(d_z, transposed), d_projected.write(t, d_z)
+
+    d_projected = _repeat(n_steps, step, (tf.zeros_like(d_outputs[0]), _array(n_steps)))[-1]
+    d_projected = d_projected.stack()
+    d_recurrent = tf.matmul(tf.reshape(before, [-1, n_cell]),
+                            tf.reshape(d_projected, [-1, n_cell]), transpose_a=True)
+    return d_recurrent, d_projected
