@@ -30,8 +30,8 @@ import tensorflow.compat.v1 as tf
 from tensorflow.python.client import timeline
 
 import util.importers
-from util import checkpoint, config as settings, feeding, gpu, log as run_log, rnn, shared_lib
-from util import text, website
+from util import accumulation, checkpoint, config as settings, feeding, gpu, log as run_log, rnn
+from util import schedule, shared_lib, text, warm_start, website
 
 log = logging.getLogger('DeepSpeech')
 
@@ -50,17 +50,18 @@ TowerResult = collections.namedtuple(
 # Of that, what is there before the beam search, from which it and the report can be made later
 Undecoded = collections.namedtuple('Undecoded', 'total_loss labels logits seq_len count')
 
-# What a checkpoint knows of the run besides the weights: epochs that are done; of the one after
-# them the steps, the utterances, the sum of their losses, and a checksum of its order; the last
-# epoch whose validation is done or wasn't due, and the lowest dev loss
-State = collections.namedtuple(
-    'State', 'epoch epoch_step epoch_done epoch_loss order validated best_dev_loss')
-INITIAL_STATE = State(0, 0, 0, 0.0, 0, 0, math.inf)
+# What a step with an update gives: the step's number, the loss, and summaries or None. Where an
+# update takes several batches it is an operation apart; `accumulate` then adds a batch times
+# `weight`, `n_batches` counts them and `reset` forgets them. Else these four are None.
+Update = collections.namedtuple('Update', 'step loss summaries accumulate weight n_batches reset')
 
 # Handles of the graph that trains and evaluates
 Model = collections.namedtuple(
-    'Model', 'graph selector n_utterances is_training towers avg_loss train_step summaries '
-    'global_step state state_values assign_state saver best_saver')
+    'Model', 'graph selector n_utterances is_training learning_rate shapes towers avg_loss update '
+    'global_step state state_values assign_state saver best_saver back_saver')
+
+# Handles of the graph that only runs the network, for an export
+InferenceModel = collections.namedtuple('InferenceModel', 'graph input input_length outputs')
 
 # What is passed along in a run
 Run = collections.namedtuple('Run', 'session model data_sets config alphabet stop writers')
@@ -68,11 +69,14 @@ Run = collections.namedtuple('Run', 'session model data_sets config alphabet sto
 # Of each utterance of a pass: transcript, decoded text, edit distance over length, CTC loss
 Results = collections.namedtuple('Results', 'sources texts distances losses')
 
+# Figures of one corpus of a joined data set
+CorpusOutcome = collections.namedtuple('CorpusOutcome', 'name loss rates n_utterances')
+
 # Figures of one pass over a data set, how long it took for how much audio, and how much of that
 # was waiting for the feeder; without decoding label_error_rate and rates, a text.ErrorRates, are
-# None
+# None; `corpora` holds a CorpusOutcome for each of several corpora
 Outcome = collections.namedtuple(
-    'Outcome', 'loss label_error_rate rates results seconds audio_seconds waited')
+    'Outcome', 'loss label_error_rate rates results seconds audio_seconds waited corpora')
 
 MAX_SEARCHES = 32   # beam searches at a time in one batch, where there are as many cores
 MAX_UNDECODED = 16  # batches whose logits wait for their beam search
@@ -330,9 +334,16 @@ def decode(logits, seq_len, beam_width):
 # Towers and optimizer
 
 
-def create_optimizer(config):
-    """Adam, as in the notebook (Kingma and Ba, arXiv:1412.6980)."""
-    return tf.train.AdamOptimizer(learning_rate=config.learning_rate, beta1=config.beta1,
+def create_optimizer(config, learning_rate=None):
+    """Adam, as in the notebook (Kingma and Ba, arXiv:1412.6980).
+
+    Args:
+      config: Config.
+      learning_rate: scalar; None is that of `config`.
+    """
+    if learning_rate is None:
+        learning_rate = config.learning_rate
+    return tf.train.AdamOptimizer(learning_rate=learning_rate, beta1=config.beta1,
                                   beta2=config.beta2, epsilon=config.epsilon)
 
 
@@ -430,43 +441,112 @@ def log_grads_and_vars(grads_and_vars):
         log_variable(variable, gradient=gradient)
 
 
-def build_model(data_sets, config, n_character):
-    """The graph that trains and evaluates: `selector` picks the queue of train, dev or test.
+def build_model(config, n_character, is_training, data_sets=None):
+    """The graph that trains and evaluates, or the one that only runs the network.
 
+    Args:
+      config: Config.
+      n_character: classes, the blank included.
+      is_training: True for a graph with queues, loss, gradients and updates, in which the
+        placeholders `selector` and `is_training` choose a data set and switch dropout; False for
+        one with neither these nor random operations, for an export.
+      data_sets: feeding.DataSets, for training.
     Returns:
-      Model.
+      Model or InferenceModel; the weights of both have the same names and shapes.
     Source: the notebook's one graph, with its queue selector and its dropout placeholder.
     """
-    graph = tf.Graph()
-    with graph.as_default(), tf.device('/cpu:0'):
-        tf.set_random_seed(config.random_seed)
-        global_step = tf.train.get_or_create_global_step()
-        selector = tf.placeholder_with_default(0, [], 'selector')
-        n_utterances = tf.placeholder(tf.int32, [], 'n_utterances')
-        is_training = tf.placeholder_with_default(False, [], 'is_training')
-        seed = tf.stack([tf.cast(config.random_seed, tf.int64), global_step * 2**16])
-        optimizer = create_optimizer(config)
-        towers, gradients, _, avg_loss = get_tower_results(
-            data_sets.next_batch(selector, n_utterances), tower_devices(config), config=config,
-            n_character=n_character, dropout=Dropout(is_training, seed), optimizer=optimizer)
-        averaged = average_gradients(gradients, tower_weights(towers))
-        if config.log_variables:
-            log_grads_and_vars(averaged)
-        with tf.control_dependencies([apply_gradients(optimizer, averaged, global_step)]):
-            train_step = global_step.read_value()  # to run it trains
-        return Model(graph, selector, n_utterances, is_training, towers, avg_loss, train_step,
-                     tf.summary.merge_all(), global_step, *_state_variables(),
-                     tf.train.Saver(max_to_keep=5, save_relative_paths=True),
-                     tf.train.Saver(max_to_keep=1, save_relative_paths=True))
+    with tf.Graph().as_default() as graph, tf.device('/cpu:0'):
+        if is_training:
+            return _training_model(graph, config, n_character, data_sets)
+        return _inference_model(graph, config, n_character)
+
+
+def _training_model(graph, config, n_character, data_sets):
+    tf.set_random_seed(config.random_seed)
+    global_step = tf.train.get_or_create_global_step()
+    selector = tf.placeholder_with_default(0, [], 'selector')
+    n_utterances = tf.placeholder(tf.int32, [], 'n_utterances')
+    is_training = tf.placeholder_with_default(False, [], 'is_training')
+    learning_rate = tf.placeholder_with_default(config.learning_rate, [], 'learning_rate')
+    optimizer = create_optimizer(config, learning_rate)
+    batch = data_sets.next_batch(selector, n_utterances)
+    n_batches = accumulation.batch_counter() if config.accumulates else None
+    towers, gradients, _, avg_loss = get_tower_results(
+        batch, tower_devices(config), config=config, n_character=n_character,
+        dropout=Dropout(is_training, _dropout_seed(config, global_step, n_batches)),
+        optimizer=optimizer)
+    averaged = average_gradients(gradients, tower_weights(towers))
+    update = _update(optimizer, averaged, batch, avg_loss, n_batches, global_step, config)
+    return Model(graph, selector, n_utterances, is_training, learning_rate,
+                 _shapes(batch, towers), towers, avg_loss, update, global_step,
+                 *_state_variables(), tf.train.Saver(max_to_keep=5, save_relative_paths=True),
+                 tf.train.Saver(max_to_keep=1, save_relative_paths=True),
+                 _back_saver(global_step) if config.go_back or config.num_tries else None)
+
+
+def _back_saver(global_step):
+    """Saver of the weights and of what the optimizer keeps of each."""
+    return tf.train.Saver([v for v in tf.global_variables() if v is not global_step
+                           and not v.op.name.startswith(checkpoint.NO_WEIGHTS)])
+
+
+def _dropout_seed(config, global_step, n_batches):
+    """int64 [2]: other for every step, and for every batch of one."""
+    seed = tf.constant(config.random_seed, tf.int64)
+    if n_batches is not None:
+        seed += n_batches * 2**32
+    return tf.stack([seed, global_step * 2**16])
+
+
+def _update(optimizer, gradients, batch, loss, n_batches, global_step, config):
+    """Update of the variables by the gradients of a batch, or by those of several."""
+    sums = accumulate = weight = reset = None
+    if config.accumulates:
+        sums = accumulation.Accumulators([variable for _, variable in gradients], n_batches)
+        weight = tf.placeholder_with_default(1.0, [], 'weight')
+        accumulate = sums.add(gradients, loss, weight, *accumulation.norm_and_scale(batch, config))
+        reset = sums.reset()
+        gradients, loss = sums.mean()
+    gradients = accumulation.clip(gradients, config)
+    if config.log_variables:
+        log_grads_and_vars(gradients)
+    with tf.control_dependencies([apply_gradients(optimizer, gradients, global_step), loss]):
+        with tf.control_dependencies([sums.reset()] if sums else []):
+            step = global_step.read_value()  # to run it trains
+    return Update(step, loss, tf.summary.merge_all(), accumulate, weight, n_batches, reset)
+
+
+def _shapes(batch, towers):
+    """What `print_batch_shapes` shows, by name: shapes, and numbers of steps and labels."""
+    return {'features': tf.shape(batch.features), 'seq_len': batch.seq_len,
+            'labels': tf.shape(batch.labels), 'label_len': batch.label_len,
+            'logits': [tf.shape(tower.logits) for tower in towers]}
+
+
+def _inference_model(graph, config, n_character):
+    inputs = tf.placeholder(tf.float32, [None, None, config.n_features], 'input')
+    whole = tf.fill([tf.shape(inputs)[0]], tf.shape(inputs)[1])
+    length = tf.placeholder_with_default(whole, [None], 'input_length')
+    with tf.variable_scope('', custom_getter=_without_random_initial_values):
+        logits = BiRNN(inputs, length, config=config, n_character=n_character, is_training=False)
+    best = decode(logits, length, config.beam_width)
+    return InferenceModel(graph, inputs, length,
+                          tf.sparse_tensor_to_dense(best, default_value=-1)[None])
+
+
+def _without_random_initial_values(getter, name, **options):
+    """Here the variables get their values from a checkpoint."""
+    return getter(name, **dict(options, initializer=tf.zeros_initializer()))
 
 
 def _state_variables():
     """Variables for a State, placeholders for new values and the operation that sets them."""
-    types = State(tf.int64, tf.int64, tf.int64, tf.float64, tf.int64, tf.int64, tf.float64)
-    state = State(*[tf.get_variable('run_state/' + name, trainable=False, dtype=dtype,
-                                    initializer=tf.constant(value, dtype))
-                    for name, value, dtype in zip(State._fields, INITIAL_STATE, types)])
-    values = State(*[tf.placeholder(dtype, []) for dtype in types])
+    initial = schedule.INITIAL_STATE
+    types = [tf.int64 if isinstance(value, int) else tf.float64 for value in initial]
+    state = schedule.State(*[tf.get_variable('run_state/' + name, trainable=False, dtype=dtype,
+                                             initializer=tf.constant(value, dtype))
+                             for name, value, dtype in zip(initial._fields, initial, types)])
+    values = schedule.State(*[tf.placeholder(dtype, []) for dtype in types])
     return state, values, tf.group(*[tf.assign(v, new) for v, new in zip(state, values)])
 
 
@@ -514,14 +594,31 @@ def collect_results(results_tuple, returns, alphabet):
             results.losses.extend(tower.total_loss.tolist())
 
 
-def _outcome(results, loss, started, audio_seconds, waited):
-    """Outcome of the collected results of one pass; without any there are no rates."""
+def _outcome(results, loss, started, audio_seconds, waited, corpora=()):
+    """Outcome of the collected results of one pass; without any there are no rates.
+
+    Args:
+      corpora: name of the corpus of each utterance, where these are to be told apart.
+    """
     label_error_rate = rates = None
     if results.sources:
         label_error_rate = sum(results.distances) / len(results.distances)
         rates = text.error_rates(results.sources, results.texts)
     return Outcome(loss, label_error_rate, rates, results, time.monotonic() - started,
-                   audio_seconds, waited)
+                   audio_seconds, waited, _by_corpus(results, corpora))
+
+
+def _by_corpus(results, corpora):
+    """A CorpusOutcome for each corpus, if there are several."""
+    names = sorted(set(corpora), key=corpora.index) if len(set(corpora)) > 1 else []
+    found = []
+    for name in names:
+        chosen = [i for i, corpus in enumerate(corpora) if corpus == name]
+        sources, texts, losses = [[part[i] for i in chosen] for part in (
+            results.sources, results.texts, results.losses)]
+        found.append(CorpusOutcome(name, sum(losses) / len(losses),
+                                   text.error_rates(sources, texts), len(chosen)))
+    return found
 
 
 def _report(caption, outcome, config):
@@ -594,23 +691,29 @@ def run_inference(run, data_set, feeder):
     Raises:
       Interrupted: between two batches.
     """
-    model, results = run.model, Results([], [], [], [])
+    model, results, corpora = run.model, Results([], [], [], []), []
     started, audio_seconds, total, n_utterances = time.monotonic(), 0.0, 0.0, 0
+    waited = feeder.waited
     progress = run_log.Progress(data_set.name, data_set.total_batches)
     with Decoding(run, results) as decoding:
         for step in feeder.epoch():
             run.stop.check()
-            towers = run.session.run(undecoded(model.towers), {
-                model.selector: feeding.SET_NAMES.index(data_set.name),
-                model.n_utterances: len(step.examples)})
+            fetches = {'towers': undecoded(model.towers)}
+            if run.config.print_batch_shapes:
+                fetches['shapes'] = model.shapes
+            values = run.session.run(fetches, {
+                model.selector: step.queue_index, model.n_utterances: len(step.examples)})
+            towers = values['towers']
+            _print_shapes(data_set.name, step, values)
             decoding.add(towers)
+            corpora += [example.utterance.corpus for example in step.examples]
             audio_seconds += step.seconds
             n_utterances += len(step.examples)
             total += sum(float(tower.total_loss.sum()) for tower in towers if tower.count)
             progress.update(step.index + 1, total / n_utterances)
     progress.close()
     loss = total / n_utterances if n_utterances else math.nan
-    return _outcome(results, loss, started, audio_seconds, feeder.waited)
+    return _outcome(results, loss, started, audio_seconds, feeder.waited - waited, corpora)
 
 
 def train(run, state):
@@ -631,64 +734,108 @@ def train(run, state):
             dev_feeder = feeders.enter_context(data_sets.dev.feed(run.session))
         if state.validated < state.epoch:  # the run before was interrupted in its validation
             state, dev_outcome = _validate(run, state, dev_feeder)
-        if state.epoch < config.training_iters:
-            feeder = feeders.enter_context(data_sets.train.feed(
-                run.session, state.epoch, state.epoch_step, config.training_iters - state.epoch))
-        for epoch in range(state.epoch + 1, config.training_iters + 1):
-            log.info('Epoch %d of %d started', epoch, config.training_iters)
-            state, train_outcome = _train_epoch(run, state, feeder)
-            _report('Training', train_outcome, config)
-            state, new_dev = _validate(run, state, dev_feeder)
-            dev_outcome = new_dev or dev_outcome
-            if epoch == config.training_iters or _due(config.checkpoint_step, epoch, config):
-                _save(run, state)
-            with _saved_on_failure(run, state):
-                _log_epoch(run, epoch, train_outcome, new_dev)
+        while config.training_iters:
+            if not schedule.stage_done(config, state):
+                state, train_outcome, new_dev = _train_stage(run, state, dev_feeder)
+                dev_outcome = new_dev or dev_outcome
+            if schedule.next_stage(config, state) is None:
+                break
+            state = _begin_stage(run, state)
     return state, train_outcome, dev_outcome
 
 
-def _due(every, epoch, config):
-    """Whether what happens every so many epochs, and after the last, happens after this one."""
-    return every > 0 and (epoch % every == 0 or epoch == config.training_iters)
+def _begin_stage(run, state):
+    """The State at the begin of the next stage; where the one before was stopped, it starts from
+    the best weights."""
+    if schedule.stopped(run.config, state):
+        _go_back(run, state)
+    state = schedule.next_stage(run.config, state)
+    length, n_stages = run.config.stages[state.stage], len(run.config.stages)
+    log.info('Stage %d of %d: %s, %d of %d', state.stage + 1, n_stages,
+             'all utterances' if length is None else 'utterances of up to %d time steps' % length,
+             len(run.data_sets.stages[state.stage]), len(run.data_sets.train))
+    return state
 
 
-def _train_epoch(run, state, feeder):
+def _train_stage(run, state, dev_feeder):
+    """Trains to the last epoch of a stage, or until the plateau ends it.
+
+    Returns:
+      (State, train Outcome of the last epoch, dev Outcome of the last validation or None).
+    """
+    config, dev_outcome = run.config, None
+    data_set = run.data_sets.stages[state.stage]
+    n_left = schedule.last_epoch(config, state) - state.epoch
+    with data_set.feed(run.session, state.epoch, state.epoch_step, n_left) as feeder:
+        while not schedule.stage_done(config, state):
+            epoch = state.epoch + 1
+            log.info('Epoch %d of %d started', epoch, schedule.n_epochs(config, state))
+            state, train_outcome = _train_epoch(run, state, data_set, feeder)
+            _report('Training', train_outcome, config)
+            learning_rate = _learning_rate(run, state)
+            state, new_dev = _validate(run, state, dev_feeder)
+            dev_outcome = new_dev or dev_outcome
+            if (schedule.stage_done(config, state)
+                    or schedule.due(config.checkpoint_step, epoch, config, state)):
+                _save(run, state)
+            with _saved_on_failure(run, state):
+                _log_epoch(run, state, train_outcome, new_dev, learning_rate)
+    if schedule.stopped(config, state):
+        log.info('%s: no better dev loss in %d tries', 'training stops' if schedule.next_stage(
+            config, state) is None else 'the stage ends', state.tries)
+    return state, train_outcome, dev_outcome
+
+
+def _learning_rate(run, state):
+    return schedule.learning_rate(run.config, state,
+                                  run.data_sets.stages[state.stage].total_batches)
+
+
+def _train_epoch(run, state, data_set, feeder):
     """Trains over what is left of an epoch.
 
     Returns:
       (State after the epoch, Outcome). The loss is the mean over all utterances of the epoch,
       those before an interruption included; error rates cover those after it.
     """
-    results, data_set = Results([], [], [], []), run.data_sets.train
-    query_report = _due(run.config.display_step, state.epoch + 1, run.config)
+    results, config = Results([], [], [], []), run.config
+    query_report = schedule.due(config.display_step, state.epoch + 1, config, state)
     state = state._replace(order=data_set.order_checksum(state.epoch))
-    started, audio_seconds = time.monotonic(), 0.0
+    started, audio_seconds, waited = time.monotonic(), 0.0, feeder.waited
+    number = _global_step(run)
     progress = run_log.Progress('train', data_set.total_batches,
                                 already=state.epoch_step)
     with Decoding(run, results) as decoding:
-        for step in feeder.epoch():
+        for step in feeder.all_steps():
             if run.stop.wanted:
                 progress.close()
                 _save_and_interrupt(run, state)
-            values = _train_step(run, step, query_report)
-            loss = float(values['loss'])
+            values = _train_step(run, state, step, number + 1, query_report)
+            loss = float(values.get('loss', 0.0))
             if not math.isfinite(loss):
                 progress.close()
-                raise TrainingError(_not_finite(loss, state, step, run.config))
-            if query_report:
+                raise TrainingError(_not_finite(loss, state, step, _learning_rate(run, state)))
+            if query_report and step.examples:
                 decoding.add(values['towers'])
             audio_seconds += step.seconds
             state = state._replace(epoch_step=step.index + 1,
                                    epoch_done=state.epoch_done + len(step.examples),
                                    epoch_loss=state.epoch_loss + loss * len(step.examples))
-            with _saved_on_failure(run, state):
-                _log_step(run, state.epoch + 1, values)
-            progress.update(step.index + 1, state.epoch_loss / state.epoch_done)
+            if 'step' in values:
+                number = int(values['step'])
+                with _saved_on_failure(run, state):
+                    _log_step(run, state.epoch + 1, values)
+                if config.checkpoint_steps and number % config.checkpoint_steps == 0:
+                    progress.close()
+                    log.info('Step %d: loss %f, saved %s', number, values['step_loss'],
+                             _save(run, state))
+            if state.epoch_done:
+                progress.update(step.index + 1, state.epoch_loss / state.epoch_done)
     progress.close()
     if not state.epoch_done:
         raise feeding.DataError('no usable training utterance is left')
     outcome = _outcome(results, state.epoch_loss / state.epoch_done, started, audio_seconds,
-                       feeder.waited)
+                       feeder.waited - waited)
     state = state._replace(epoch=state.epoch + 1, epoch_step=0, epoch_done=0, epoch_loss=0.0)
     return state, outcome
 
@@ -708,32 +855,84 @@ def _save_and_interrupt(run, state):
         path, state.epoch, ' and %d steps' % state.epoch_step if state.epoch_step else ''))
 
 
-def _train_step(run, step, query_report):
-    """One update.
+def _train_step(run, state, step, number, query_report):
+    """One batch, and the update with which it ends, if any.
 
+    Args:
+      run: Run.
+      state: State before it.
+      step: feeding.Step; where it has no utterances, there is only the update.
+      number: the number of the update, counted from 1.
+      query_report: whether the towers' results are asked for.
     Returns:
-      dict: 'loss', mean of the step's utterances; 'step', the global step after it; 'towers', an
-      Undecoded a tower, if they are queried; 'summaries' and 'trace' where the settings ask for
-      them.
+      dict: 'loss', mean of the batch's utterances, if there are any; 'towers', an Undecoded a
+      tower; after an update 'step', its number, and 'step_loss', what it was made of; 'summaries'
+      and 'trace' where the settings ask for them.
     """
-    model, config = run.model, run.config
-    fetches = {'loss': model.avg_loss, 'step': model.train_step}
-    if query_report:
-        fetches['towers'] = undecoded(model.towers)
-    if model.summaries is not None:
-        fetches['summaries'] = model.summaries
-    feed = {model.n_utterances: len(step.examples), model.is_training: True}
-    if not config.do_fulltrace:
+    model, values = run.model, {}
+    one_run = model.update.accumulate is None
+    if step.examples:
+        fetches = {'loss': model.avg_loss}
+        if query_report:
+            fetches['towers'] = undecoded(model.towers)
+        if run.config.print_batch_shapes:
+            fetches['shapes'] = model.shapes
+        feed = {model.selector: step.queue_index, model.n_utterances: len(step.examples),
+                model.is_training: True}
+        if one_run:
+            fetches.update(_update_fetches(run, number))
+            feed[model.learning_rate] = _learning_rate(run, state)
+        else:
+            fetches['accumulated'] = model.update.accumulate
+            feed[model.update.weight] = step.weight
+        values = _run_traced(run, fetches, feed)
+        _print_shapes('train', step, values)
+    if not one_run and step.ends_update and (
+            step.examples or run.session.run(model.update.n_batches)):
+        values.update(run.session.run(_update_fetches(run, number),
+                                      {model.learning_rate: _learning_rate(run, state)}))
+    return values
+
+
+def _update_fetches(run, number):
+    """What to run for an update."""
+    update, every = run.model.update, run.config.summary_steps
+    fetches = {'step': update.step, 'step_loss': update.loss}
+    if update.summaries is not None and every and number % every == 0:
+        fetches['summaries'] = update.summaries
+    return fetches
+
+
+def _run_traced(run, fetches, feed):
+    """Session.run, with a 'trace' in the values where the settings ask for it."""
+    if not run.config.do_fulltrace:
         return run.session.run(fetches, feed)
     trace = tf.RunMetadata()
     options = tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE)
     return dict(run.session.run(fetches, feed, options, trace), trace=trace)
 
 
+def _print_shapes(set_name, step, values):
+    """Prints the shapes of a batch, where they were asked for."""
+    if 'shapes' in values:
+        shapes = values['shapes']
+        log.info('%s batch %d: features %s, seq_len [%d] of %d to %d, labels %s, label_len [%d] of '
+                 '%d to %d, logits %s', set_name, step.index + 1, shapes['features'].tolist(),
+                 *_extent(shapes['seq_len']), shapes['labels'].tolist(),
+                 *_extent(shapes['label_len']),
+                 ' and '.join(str(shape.tolist()) for shape in shapes['logits']))
+
+
+def _extent(values):
+    """(how many, least, greatest)"""
+    return len(values), values.min(), values.max()
+
+
 def _log_step(run, epoch, values):
     """Writes what `_train_step` gave to the logs."""
-    writer, number = run.writers['train'], int(values['step'])
-    _write_scalars(writer, number, step_loss=values['loss'])
+    writer, number, every = run.writers['train'], int(values['step']), run.config.summary_steps
+    if every and number % every == 0:
+        _write_scalars(writer, number, step_loss=values['step_loss'])
     with _writing(writer):
         if 'summaries' in values:
             writer.add_summary(values['summaries'], number)
@@ -754,11 +953,11 @@ def _writing(writer):
             writer.get_logdir(), _first_line(error))) from None
 
 
-def _not_finite(loss, state, step, config):
+def _not_finite(loss, state, step, learning_rate):
     names = ', '.join(example.utterance.name for example in step.examples)
     return ('the loss is %f in epoch %d, step %d; utterances of this step: %s. A smaller '
             'ds_learning_rate than %g may help' % (loss, state.epoch + 1, step.index + 1, names,
-                                                   config.learning_rate))
+                                                   learning_rate))
 
 
 def _validate(run, state, feeder):
@@ -767,34 +966,62 @@ def _validate(run, state, feeder):
     Returns:
       (State, Outcome or None).
     """
-    due = _due(run.config.validation_step, state.epoch, run.config) and len(run.data_sets.dev)
-    state_after = state._replace(validated=state.epoch)
-    if not due:
-        return state_after, None
+    config = run.config
+    due = schedule.due(config.validation_step, state.epoch, config, state)
+    if not due or not len(run.data_sets.dev):
+        return state._replace(validated=state.epoch), None
     try:
         outcome = run_inference(run, run.data_sets.dev, feeder)
     except Interrupted:
         _save_and_interrupt(run, state)
-    _report('Validation', outcome, run.config)
+    _report('Validation', outcome, config)
     if not math.isfinite(outcome.loss):
         log.warning('the dev loss is %f; these weights are not kept as the best', outcome.loss)
-    if outcome.loss < state.best_dev_loss:
-        state_after = state_after._replace(best_dev_loss=outcome.loss)
-        _save(run, state_after)  # first, so that best/ is never ahead of what a resume finds
-        _save(run, state_after, best=True)
-    return state_after, outcome
+    after = schedule.after_validation(config, state, outcome.loss)._replace(validated=state.epoch)
+    if after.best_dev_loss < state.best_dev_loss:
+        _save(run, after)  # first, so that best/ is never ahead of what a resume finds
+        _save(run, after, best=True)
+    else:
+        _say_worse(config, after, outcome.loss)
+        if config.go_back and not schedule.stage_done(config, after):
+            _go_back(run, after)
+    return after, outcome
 
 
-def _log_epoch(run, epoch, outcome, dev_outcome):
+def _say_worse(config, state, loss):
+    """Says what follows from a dev loss that is no better, where something does."""
+    consequences = []
+    if config.num_tries:
+        consequences.append('try %d of %d' % (state.tries, config.num_tries))
+    if config.valid_adapt < 1:
+        consequences.append('learning rate times %g' % config.valid_adapt)
+    if consequences or config.go_back:
+        log.info('dev loss %.6f is no better than %.6f%s', loss, state.best_dev_loss,
+                 ': ' + ', '.join(consequences) if consequences else '')
+
+
+def _go_back(run, state):
+    """Restores the best weights and the optimizer's state that belongs to them."""
+    path = _best_path(run, state)
+    if path:
+        run.model.back_saver.restore(run.session, path)
+        log.info('went back to the weights of %s', path)
+
+
+def _log_epoch(run, state, outcome, dev_outcome, learning_rate):
     """The line of an epoch and its scalars."""
-    parts = ['train ' + _figures(outcome)]
+    config, parts = run.config, ['train ' + _figures(outcome)]
     if dev_outcome:
         parts.append('dev ' + _figures(dev_outcome))
+        parts += [_corpus_figures(corpus) for corpus in dev_outcome.corpora]
+    if config.learning_rate_decay < 1 or config.valid_adapt < 1:
+        parts.append('learning rate %.3g' % learning_rate)
     parts.append('%.1f s, %.0f s of audio a second' % (
         outcome.seconds, outcome.audio_seconds / outcome.seconds))
-    log.info('Epoch %d of %d finished: %s', epoch, run.config.training_iters, '; '.join(parts))
+    log.info('Epoch %d of %d finished: %s', state.epoch, schedule.n_epochs(config, state),
+             '; '.join(parts))
     step = _global_step(run)
-    _write_outcome(run.writers['train'], step, outcome, learning_rate=run.config.learning_rate)
+    _write_outcome(run.writers['train'], step, outcome, learning_rate=learning_rate)
     if dev_outcome:
         _write_outcome(run.writers['dev'], step, dev_outcome)
 
@@ -815,12 +1042,19 @@ def _figures(outcome):
     return words
 
 
+def _corpus_figures(corpus):
+    """'fsdd loss 1.2345, WER 8.42 %'"""
+    return '%s loss %.6f, WER %.2f%%' % (corpus.name, corpus.loss, 100 * corpus.rates.wer)
+
+
 def _write_outcome(writer, step, outcome, **scalars):
     scalars.update(loss=outcome.loss, feeding_wait_share=outcome.waited / outcome.seconds,
                    audio_seconds_per_second=outcome.audio_seconds / outcome.seconds)
     if outcome.rates:
         scalars.update(label_error_rate=outcome.label_error_rate, wer=outcome.rates.wer,
                        cer=outcome.rates.cer)
+    for corpus in outcome.corpora:
+        scalars.update({'loss_' + corpus.name: corpus.loss, 'wer_' + corpus.name: corpus.rates.wer})
     _write_scalars(writer, step, **scalars)
     with _writing(writer):
         writer.flush()
@@ -924,28 +1158,41 @@ def _restore(run):
             checkpoint.take_over(model.best_saver, checkpoint.best_dir(config.checkpoint_dir))
         if path is None:
             _say_afresh(config)
-            return State(*INITIAL_STATE)
+            if config.init_from:
+                warm_start.load(run.session, config.init_from, tf.trainable_variables())
+            return schedule.INITIAL_STATE
         missing = checkpoint.restore(run.session, path, tf.global_variables())
-        state = State(*[value.item() for value in run.session.run(model.state)])
+        state = schedule.State(*[value.item() for value in run.session.run(model.state)])
         if model.state.epoch in missing:  # one of the notebook's; its number is the epoch's index
             epoch = checkpoint.number(path) + 1
-            state = State(*INITIAL_STATE)._replace(epoch=epoch, validated=epoch)
+            state = schedule.INITIAL_STATE._replace(epoch=epoch, validated=epoch)
             run.session.run(tf.assign(model.global_step,
-                                      epoch * run.data_sets.train.total_batches))
+                                      epoch * run.data_sets.stages[0].total_updates))
     return _resumed(run, state, path)
 
 
 def _resumed(run, state, path):
     """The State to go on with; says what that is."""
-    if state.epoch_step and state.order != run.data_sets.train.order_checksum(state.epoch):
-        log.info('other utterances, or another order or batch size than before: the unfinished '
-                 'epoch starts anew')
+    config, n_stages = run.config, len(run.config.stages)
+    state = state._replace(stage=min(state.stage, n_stages - 1))
+    data_set = run.data_sets.stages[state.stage]
+    if state.epoch_step and state.order != data_set.order_checksum(state.epoch):
+        log.info('other utterances, or another order, batch size or update than before: the '
+                 'unfinished epoch starts anew')
         state = state._replace(epoch_step=0, epoch_done=0, epoch_loss=0.0)
+    if run.model.update.reset is not None and not state.epoch_step:
+        run.session.run(run.model.update.reset)
     log.info('restored %s: %d epochs done%s', path, state.epoch,
              ' and %d steps of the next' % state.epoch_step if state.epoch_step else '')
-    if state.epoch < run.config.training_iters:
-        log.info('going on with epoch %d at learning rate %g', state.epoch + 1,
-                 run.config.learning_rate)
+    if config.init_from:
+        log.info('ds_init_from is not used, as the run goes on from its own checkpoint')
+    if config.training_iters and not schedule.stage_done(config, state):
+        log.info('going on with epoch %d at learning rate %g%s', state.epoch + 1,
+                 _learning_rate(run, state),
+                 ', stage %d of %d' % (state.stage + 1, n_stages) if n_stages > 1 else '')
+    elif config.training_iters and schedule.stopped(config, state):
+        log.info('the plateau ended training after %d tries; a higher ds_num_tries goes on',
+                 state.tries)
     return state
 
 
@@ -973,16 +1220,26 @@ def _say_afresh(config):
 def _load_best(run, state):
     """Puts the weights to test and export into the session: the best ones by dev loss where a
     validation ran, else those of the last step. Returns what they are, in words."""
-    if math.isfinite(state.best_dev_loss):
-        path = checkpoint.newest_whole(checkpoint.best_dir(run.config.checkpoint_dir))
-        if path and checkpoint.value(path, run.model.state.best_dev_loss) == state.best_dev_loss:
-            with run.model.graph.as_default():
-                checkpoint.restore(run.session, path, tf.trainable_variables())
-            return 'best by dev loss (%.6f), %s' % (state.best_dev_loss, path)
-        log.warning('the best weights, with the dev loss %.6f, are no longer in %s',
-                    state.best_dev_loss, checkpoint.best_dir(run.config.checkpoint_dir))
+    path = _best_path(run, state)
+    if path:
+        with run.model.graph.as_default():
+            checkpoint.restore(run.session, path, tf.trainable_variables())
+        return 'best by dev loss (%.6f), %s' % (state.best_dev_loss, path)
     return 'of epoch %d%s' % (state.epoch, ' and %d steps' % state.epoch_step
                               if state.epoch_step else '')
+
+
+def _best_path(run, state):
+    """The checkpoint with the best weights by dev loss; None where no validation ran, or where it
+    is gone, which is said."""
+    if not math.isfinite(state.best_dev_loss):
+        return None
+    path = checkpoint.newest_whole(checkpoint.best_dir(run.config.checkpoint_dir))
+    if path and checkpoint.value(path, run.model.state.best_dev_loss) == state.best_dev_loss:
+        return path
+    log.warning('the best weights, with the dev loss %.6f, are no longer in %s',
+                state.best_dev_loss, checkpoint.best_dir(run.config.checkpoint_dir))
+    return None
 
 
 # Export
@@ -1024,31 +1281,20 @@ def export(config, n_character, weights):
 def _write_export(path, config, n_character, weights):
     if config.rnn_impl == 'cudnn':  # the exported model runs everywhere
         config = dataclasses.replace(config, rnn_impl='own')
-    with tf.Graph().as_default(), tf.device('/cpu:0'), tf.Session() as session:
-        inputs = tf.placeholder(tf.float32, [None, None, config.n_features], 'input')
-        whole = tf.fill([tf.shape(inputs)[0]], tf.shape(inputs)[1])
-        length = tf.placeholder_with_default(whole, [None], 'input_length')
-        with tf.variable_scope('', custom_getter=_without_random_initial_values):
-            logits = BiRNN(inputs, length, config=config, n_character=n_character,
-                           is_training=False)
-        best = decode(logits, length, config.beam_width)
-        outputs = tf.sparse_tensor_to_dense(best, default_value=-1)[None]
+    model = build_model(config, n_character, is_training=False)
+    with model.graph.as_default(), tf.device('/cpu:0'), tf.Session() as session:
         session.run(tf.global_variables_initializer(),
                     {v.initial_value: weights[v.op.name] for v in tf.global_variables()})
         signature = tf.saved_model.predict_signature_def
         builder = tf.saved_model.Builder(path)
         builder.add_meta_graph_and_variables(session, [tf.saved_model.SERVING], {
             tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY:
-                signature({'input': inputs}, {'outputs': outputs}),
+                signature({'input': model.input}, {'outputs': model.outputs}),
             'with_length':
-                signature({'input': inputs, 'input_length': length}, {'outputs': outputs})},
+                signature({'input': model.input, 'input_length': model.input_length},
+                          {'outputs': model.outputs})},
             clear_devices=True)
         builder.save()
-
-
-def _without_random_initial_values(getter, name, **options):
-    """The variables of an export get their values from a checkpoint."""
-    return getter(name, **dict(options, initializer=tf.zeros_initializer()))
 
 
 def _publish_export(unfinished, config):
@@ -1088,6 +1334,9 @@ def _check_before_training(config, data_sets):
         run_log.make_dir(config.export_dir, 'ds_export_dir')
     if config.training_iters and not len(data_sets.train):
         raise feeding.DataError('no usable training utterance is left')
+    if settings.uses_dev_loss(config) and not len(data_sets.dev):
+        raise feeding.DataError('%s needs a dev set, but it is empty' % ', '.join(
+            settings.uses_dev_loss(config)))
     for data_set, purpose in ((data_sets.dev, 'validation'), (data_sets.test, 'test')):
         if not len(data_set):
             log.info('the %s set is empty: no %s', data_set.name, purpose)
@@ -1120,7 +1369,7 @@ def train_and_test(config, alphabet, data_sets, stop, run_dir, results):
     """
     if config.restore_checkpoint:  # before the graph is built, which takes longer
         checkpoint.check_newest(config, alphabet.n_character)
-    model = build_model(data_sets, config, alphabet.n_character)
+    model = build_model(config, alphabet.n_character, True, data_sets)
     session_config = tf.ConfigProto(allow_soft_placement=True,
                                     log_device_placement=config.log_device_placement,
                                     device_count={'CPU': config.towers})
@@ -1163,6 +1412,8 @@ def _summarise(config, run_dir, weights, outcome, exported):
     """The last lines of a run: the result and where everything is."""
     if outcome:
         log.info('Test: %s, CER %.2f%%', _figures(outcome), 100 * outcome.rates.cer)
+        for corpus in outcome.corpora:
+            log.info('      %s, %d utterances', _corpus_figures(corpus), corpus.n_utterances)
     log.info('Model:  %s (tested: %s)', config.checkpoint_dir, weights)
     log.info('Logs:   %s (tensorboard --logdir %s)', run_dir, config.logs_dir)
     log.info('Export: %s', exported or 'none, as ds_export_dir is not set')
@@ -1180,7 +1431,7 @@ def _write_hyper(config, alphabet, data_sets, run_dir, context, results):
             **dataclasses.asdict(config), 'epochs': config.training_iters,
             'n_hidden_3': config.n_hidden_3, 'n_hidden_6': alphabet.n_character,
             'n_character': alphabet.n_character,
-            'total_batches_train': data_sets.train.total_batches,
+            'total_batches_train': data_sets.stages[-1].total_batches,
             'total_batches_validation': data_sets.dev.total_batches,
             'total_batches_test': data_sets.test.total_batches,
             'data_set': {'name': config.importer}},

@@ -309,6 +309,13 @@ class Config:
         return [name.strip() for name in self.importer.split(',')]
 
     @property
+    def corpora(self):
+        """A name for each importer: its own, or with its place where it occurs again."""
+        names = self.importers
+        return [name if names.count(name) == 1 else '%s#%d' % (name, index + 1)
+                for index, name in enumerate(names)]
+
+    @property
     def linked_weights(self):
         """A weight for each importer, scaled so that the first is 1; None where the corpora are
         not linked."""
@@ -412,12 +419,16 @@ def _check_together(config):
     if config.rnn == 'vanilla' and config.rnn_impl not in ('auto', 'own'):
         raise ConfigError('ds_rnn_impl must be auto or own where ds_rnn is vanilla, got %s'
                           % config.rnn_impl)
-    needs_validation = [PREFIX + name for name, used in (
+    if uses_dev_loss(config) and not config.validation_step:
+        raise ConfigError('ds_validation_step must be at least 1 for %s, got 0'
+                          % ', '.join(uses_dev_loss(config)))
+
+
+def uses_dev_loss(config):
+    """Names of the settings in use that act on the dev loss."""
+    return [PREFIX + name for name, used in (
         ('valid_adapt', config.valid_adapt < 1), ('num_tries', config.num_tries),
         ('go_back', config.go_back)) if used]
-    if needs_validation and not config.validation_step:
-        raise ConfigError('ds_validation_step must be at least 1 for %s, got 0'
-                          % ', '.join(needs_validation))
 
 
 def with_towers(config, n_gpus):

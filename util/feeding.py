@@ -6,6 +6,7 @@ A `DataSet` puts its utterances in order, reads them ahead in threads and fills 
 """
 import collections
 import concurrent.futures
+import copy
 import logging
 import os
 import queue
@@ -35,10 +36,10 @@ Batch = collections.namedtuple('Batch', 'features seq_len labels label_len')
 # An utterance as an importer lists it: the audio file's path, the name it has in messages (the
 # manifest's spelling), the transcript as it was found, and why it can't be used where the
 # importer knows that already. It may be a part of the file: from start_s to stop_s seconds, and
-# one channel of it (from 0).
+# one channel of it (from 0). `corpus` is its importer where there are several.
 Utterance = collections.namedtuple(
-    'Utterance', 'wav_filename name transcript problem start_s stop_s channel',
-    defaults=[None, None, None, None])
+    'Utterance', 'wav_filename name transcript problem start_s stop_s channel corpus',
+    defaults=[None, None, None, None, None])
 
 # The utterances of a corpus, as its importer lists them: three lists of Utterance
 Listing = collections.namedtuple('Listing', 'train dev test')
@@ -46,9 +47,11 @@ Listing = collections.namedtuple('Listing', 'train dev test')
 # An utterance that can be used: as it was listed, its cleaned transcript, time steps, seconds
 Example = collections.namedtuple('Example', 'utterance transcript n_steps seconds')
 
-# One step of an epoch, ready in the queue: the examples that it takes, those that turned out
-# unreadable left out.
-class Step(collections.namedtuple('Step', 'index examples')):
+# One step of an epoch, a batch for all towers, ready in a queue: the examples that it takes, those
+# that turned out unreadable left out; index of the queue; weight of its corpus; and whether an
+# update of the weights ends with it.
+class Step(collections.namedtuple('Step', 'index examples queue_index weight ends_update',
+                                  defaults=[0, 1.0, True])):
     """See above."""
 
     @property
@@ -79,9 +82,8 @@ def make_data_sets(config, alphabet, train, dev, test):
     features = _feature_cache(config)
     sets, checked = [], {}
     for set_name, utterances in zip(SET_NAMES, listing):
-        limit = getattr(config, 'limit_' + set_name)
         examples, sources = [], collections.Counter()
-        for utterance in utterances[:limit or None]:
+        for utterance in _first(utterances, getattr(config, 'limit_' + set_name), config):
             if utterance not in checked:
                 checked[utterance] = _check(utterance, headers, config, alphabet)
             example, info = checked[utterance]
@@ -95,7 +97,55 @@ def make_data_sets(config, alphabet, train, dev, test):
         (info.rate, 1 if utterance.channel is not None else info.channels)
         for utterance, (_, info) in checked.items() if info)
     _report(excluded, len(checked), sources, config.sample_rate)
-    return DataSets(*sets, excluded)
+    return DataSets(*sets, excluded, _stages(sets[0], config))
+
+
+def _first(utterances, limit, config):
+    """The first utterances up to a limit, if it isn't 0; of linked corpora the first of each."""
+    if not limit or not config.linked_weights:
+        return utterances[:limit or None]
+    kept, counts = [], collections.Counter()
+    for utterance in utterances:
+        counts[utterance.corpus] += 1
+        if counts[utterance.corpus] <= limit:
+            kept.append(utterance)
+    return kept
+
+
+def _stages(train, config):
+    """What each stage of the training trains on: a DataSet or LinkedSets.
+
+    Raises:
+      DataError: nothing is left for a stage.
+    """
+    if config.linked_weights:
+        train = _link(train, config)
+    stages = [train if length is None else train.up_to(length) for length in config.stages]
+    for stage, length in zip(stages, config.stages):
+        if len(train) and not len(stage):
+            raise DataError('ds_segment_lengths: no training utterance has at most %d time steps, '
+                            'the shortest has %d' % (length, min(
+                                example.n_steps for example in train.examples)))
+    return stages
+
+
+def _link(train, config):
+    """The training set as LinkedSets of its corpora; as it is where only one has a weight.
+
+    Raises:
+      DataError: there is nothing of a corpus.
+    """
+    weights = {name: weight for name, weight in zip(config.corpora, config.linked_weights)
+               if weight}
+    if len(weights) < 2 or not len(train):
+        return train
+    sets = []
+    for name in weights:
+        sets.append(train.subset(lambda example, name=name: example.utterance.corpus == name))
+        if not len(sets[-1]):
+            raise DataError('ds_importer_weights: no usable training utterance of %s is left; its '
+                            'weight must be 0' % name)
+    return LinkedSets(sets, list(weights.values()), config)
 
 
 def _feature_cache(config):
@@ -165,12 +215,16 @@ def _report(excluded, n_utterances, sources, sample_rate):
 class DataSets:
     """The three data sets of an importer, and the selector that takes a batch of one.
 
-    `excluded` holds the utterances that can't be used: {Utterance: reason}.
+    `excluded` holds the utterances that can't be used: {Utterance: reason}. `stages` holds what
+    is trained on, stage by stage: DataSets or LinkedSets made of `train`.
     """
 
-    def __init__(self, train, dev, test, excluded=None):
+    def __init__(self, train, dev, test, excluded=None, stages=None):
         self.train, self.dev, self.test = train, dev, test
         self.excluded = excluded or {}
+        self.stages = stages or [train]
+        for index, data_set in enumerate(self._with_queues()):
+            data_set.queue_index = index
 
     def __iter__(self):
         return iter((self.train, self.dev, self.test))
@@ -179,13 +233,18 @@ class DataSets:
         """A batch from the queue that `selector` picks.
 
         Args:
-          selector: int32 scalar; 0 train, 1 dev, 2 test.
+          selector: int32 scalar; the `queue_index` of a DataSet.
           n_utterances: int32 scalar, utterances to take.
         Returns:
           Batch, its features not yet cut into windows: see `DataSet.next_batch`.
         """
-        queues = [data_set.make_queue() for data_set in self]
+        queues = [data_set.make_queue() for data_set in self._with_queues()]
         return Batch(*tf.QueueBase.from_list(selector, queues).dequeue_many(n_utterances))
+
+    def _with_queues(self):
+        """The DataSets that have a queue each."""
+        return [data_set for stage in self.stages for data_set in stage.parts] + [
+            self.dev, self.test]
 
 
 class DataSet:
@@ -199,11 +258,28 @@ class DataSet:
         self.step_size = config.set_batch_size(name) * max(1, config.towers)
         self._config = config
         self._alphabet = alphabet or text.Alphabet()
+        self.queue_index = 0
         self._unreadable, self._excluding = set(), threading.Lock()
         self._queue = None
 
     def __len__(self):
         return len(self.examples)
+
+    @property
+    def parts(self):
+        """The DataSets that this is made of: itself."""
+        return [self]
+
+    def subset(self, belongs):
+        """A DataSet, with a queue of its own, of those examples for which `belongs` is true."""
+        part = copy.copy(self)
+        part.examples = [example for example in self.examples if belongs(example)]
+        part._unreadable, part._excluding, part._queue = set(), threading.Lock(), None
+        return part
+
+    def up_to(self, length):
+        """The `subset` of utterances of at most so many time steps."""
+        return self.subset(lambda example: example.n_steps <= length)
 
     @property
     def total_batches(self):
@@ -261,6 +337,17 @@ class DataSet:
             steps = [steps[i] for i in rng.permutation(len(steps))]
         return [step.tolist() for step in steps]
 
+    def ends_update(self, index):
+        """Whether an update ends with this step of an epoch: after so many batches, and with the
+        epoch's last."""
+        return ((index + 1) % self._config.numbatches_to_aggregate == 0
+                or index + 1 == self.total_batches)
+
+    @property
+    def total_updates(self):
+        """Updates of an epoch."""
+        return -(-self.total_batches // self._config.numbatches_to_aggregate)
+
     def padding(self, epoch=0):
         """Share of the frames of an epoch that only fill up their batch."""
         lengths = [[self.examples[i].n_steps for i in step] for step in self.order(epoch)]
@@ -268,9 +355,10 @@ class DataSet:
         return 1 - sum(map(sum, lengths)) / padded if padded else 0.0
 
     def order_checksum(self, epoch):
-        """A number that differs where an epoch has other utterances, or others in a step."""
+        """A number that differs where an epoch has other utterances, or others in a step or in an
+        update."""
         names = [[self.examples[i].utterance.name for i in step] for step in self.order(epoch)]
-        return zlib.crc32(repr(names).encode())
+        return zlib.crc32((repr(names) + _update_settings(self._config)).encode())
 
     def feed(self, session, first_epoch=0, first_step=0, n_epochs=None):
         """Starts to read ahead; returns a Feeder. The queue has to be in the session's graph."""
@@ -314,6 +402,80 @@ class DataSet:
         session.run(self._close)
 
 
+def _update_settings(config):
+    """What an update is made of beyond a batch, as text; empty where it is one batch."""
+    if not config.accumulates:
+        return ''
+    return repr((config.numbatches_to_aggregate, config.linked_weights,
+                 config.normalize_gradients and config.loss_norm))
+
+
+class LinkedSets:
+    """Training sets of several corpora, each with a weight and a queue of its own, for one network.
+
+    A round takes a batch of each set. An epoch has as many rounds as the set with the most batches
+    has batches; the others begin again where they end, so that every utterance comes at least once
+    an epoch. An update takes `numbatches_to_aggregate` rounds.
+
+    Source: the linked sets of Nabu-MSSS, which has no epochs.
+    """
+
+    def __init__(self, sets, weights, config):
+        self.name, self._weights, self._config = sets[0].name, weights, config
+        self.parts = sets
+
+    def __len__(self):
+        return sum(map(len, self.parts))
+
+    @property
+    def examples(self):
+        """Those of all sets."""
+        return [example for part in self.parts for example in part.examples]
+
+    @property
+    def rounds(self):
+        """Rounds of an epoch."""
+        return max(part.total_batches for part in self.parts)
+
+    @property
+    def total_batches(self):
+        """Steps of an epoch, a batch of one set each."""
+        return self.rounds * len(self.parts)
+
+    @property
+    def total_updates(self):
+        """Updates of an epoch."""
+        return -(-self.rounds // self._config.numbatches_to_aggregate)
+
+    def ends_update(self, index):
+        """Whether an update ends with this step of an epoch."""
+        return ((index + 1) % (len(self.parts) * self._config.numbatches_to_aggregate) == 0
+                or index + 1 == self.total_batches)
+
+    def up_to(self, length):
+        """LinkedSets of the utterances of at most so many time steps; without a set that has
+        none."""
+        pairs = [(part.up_to(length), weight) for part, weight in zip(self.parts, self._weights)]
+        pairs = [(part, weight) for part, weight in pairs if len(part)]
+        return LinkedSets(*map(list, zip(*pairs)), self._config) if pairs else (
+            self.parts[0].up_to(length))
+
+    def order_checksum(self, epoch):
+        """As that of a DataSet."""
+        sums = [part.order_checksum(self.position(part, epoch * self.rounds)[0])
+                for part in self.parts]
+        return zlib.crc32(repr(sums).encode())
+
+    @staticmethod
+    def position(part, n_batches):
+        """(epoch, step) of a set after so many of its batches."""
+        return divmod(n_batches, part.total_batches)
+
+    def feed(self, session, first_epoch=0, first_step=0, n_epochs=None):
+        """Starts to read ahead; returns a LinkedFeeder."""
+        return LinkedFeeder(self, self._weights, session, first_epoch, first_step, n_epochs)
+
+
 _LAST = object()  # stands behind the last step, and behind the last epoch that is announced
 
 
@@ -330,7 +492,7 @@ class Feeder:
         self._first_epoch, self._first_step, self._n_epochs = first_epoch, first_step, n_epochs
         self._ready = queue.Queue(MAX_ANNOUNCED)
         self._closed, self._ended = threading.Event(), False
-        self.waited = 0.0  # seconds in which the epoch's steps had to wait for their utterances
+        self.waited = 0.0  # seconds in which steps had to wait for their utterances so far
         self._thread = threading.Thread(target=self._run, daemon=True,
                                         name='feeder-' + data_set.name)
         self._thread.start()
@@ -342,8 +504,17 @@ class Feeder:
         self.close()
 
     def epoch(self):
-        """Yields the Steps of the next epoch, each when its utterances are in the queue."""
-        self.waited = 0.0
+        """Yields the Steps of the next epoch that have utterances, each when they are in the
+        queue."""
+        return (step for step in self.all_steps() if step.examples)
+
+    @property
+    def ended(self):
+        """Whether no more steps will come."""
+        return self._ended
+
+    def all_steps(self):
+        """Yields all Steps of the next epoch, also those of which nothing could be read."""
         while not self._ended:
             started = time.monotonic()
             item = self._ready.get()
@@ -354,8 +525,7 @@ class Feeder:
             self._ended = item is _LAST
             if item is _LAST or item is None:
                 return
-            if item.examples:
-                yield item
+            yield item
 
     def close(self):
         """Ends the threads; the queue can't be fed again."""
@@ -425,8 +595,55 @@ class Feeder:
             if self._closed.is_set():
                 return
             raise
+        data_set = self._data_set
         self._announce_when_there_is_room(
-            Step(index, [self._data_set.examples[i] for i in read]))
+            Step(index, [data_set.examples[i] for i in read], data_set.queue_index, 1.0,
+                 data_set.ends_update(index)))
+
+
+class LinkedFeeder:
+    """Feeds LinkedSets, as a Feeder does a DataSet, by a Feeder for each set."""
+
+    def __init__(self, linked, weights, session, first_epoch, first_step, n_epochs):
+        del n_epochs  # the epochs of the sets are others
+        self._linked, self._weights, self._next = linked, weights, first_step
+        self._feeders = []
+        done, further = divmod(first_step, len(linked.parts))
+        for index, part in enumerate(linked.parts):
+            n_batches = first_epoch * linked.rounds + done + (index < further)
+            self._feeders.append(part.feed(session, *linked.position(part, n_batches)))
+        self._batches = [_without_end(feeder) for feeder in self._feeders]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.close()
+
+    @property
+    def waited(self):
+        """Seconds in which steps had to wait for their utterances so far."""
+        return sum(feeder.waited for feeder in self._feeders)
+
+    def all_steps(self):
+        """Yields the Steps of the next epoch, a round after the other."""
+        first, self._next = self._next, 0
+        for index in range(first, self._linked.total_batches):
+            which = index % len(self._batches)
+            yield next(self._batches[which])._replace(
+                index=index, weight=self._weights[which],
+                ends_update=self._linked.ends_update(index))
+
+    def close(self):
+        """Ends the threads of all sets."""
+        for feeder in self._feeders:
+            feeder.close()
+
+
+def _without_end(feeder):
+    """Yields the steps of one epoch after the other."""
+    while not feeder.ended:
+        yield from feeder.all_steps()
 
 
 def _parts(indices):

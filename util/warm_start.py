@@ -70,8 +70,7 @@ def read(path):
     """
     if path.endswith('.npz'):
         try:
-            weights = torch_weights.read_npz(path)
-            return torch_weights.from_torch(weights) if torch_weights.is_torch(weights) else weights
+            return torch_weights.read_ours(path)
         except torch_weights.WeightsError as error:
             raise checkpoint.CheckpointError('ds_init_from: %s' % error) from None
     if os.path.isdir(path):

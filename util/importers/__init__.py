@@ -8,12 +8,12 @@ from util import config as settings, feeding
 
 def read_data_sets(config, alphabet):
     """DataSets of the importer that the settings name; of several, set by set one after the
-    other.
+    other. A linked corpus with the weight 0 is left out.
 
     Raises:
       ConfigError: no such importer, or not a dataset path for each.
     """
-    names = [name.strip() for name in config.importer.split(',')]
+    names = config.importers
     paths = [path.strip() for path in config.dataset_path.split(',')]
     known = sorted(module.name for module in pkgutil.iter_modules(__path__))
     for name in names:
@@ -23,7 +23,18 @@ def read_data_sets(config, alphabet):
     if len(paths) != len(names):
         raise settings.ConfigError('ds_dataset_path must be as many folders as ds_importer has '
                                    'importers (%d), got %r' % (len(names), config.dataset_path))
-    listings = [importlib.import_module('util.importers.' + name).list_utterances(path, config)
-                for name, path in zip(names, paths)]
+    weights = config.linked_weights or [1.0] * len(names)
+    listings = [_list(name, path, config, corpus)
+                for name, path, corpus, weight in zip(names, paths, config.corpora, weights)
+                if weight]
     return feeding.make_data_sets(config, alphabet, *[list(itertools.chain(*part))
                                                       for part in zip(*listings)])
+
+
+def _list(name, path, config, corpus):
+    """Listing of one importer; of several, its utterances get the name of the corpus."""
+    listing = importlib.import_module('util.importers.' + name).list_utterances(path, config)
+    if len(config.importers) == 1:
+        return listing
+    return feeding.Listing(*[[utterance._replace(corpus=corpus) for utterance in part]
+                             for part in listing])
