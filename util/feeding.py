@@ -17,7 +17,7 @@ import zlib
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from util import audio, cache, text
+from util import audio, cache, linked, text
 
 log = logging.getLogger(__name__)
 
@@ -113,7 +113,7 @@ def _first(utterances, limit, config):
 
 
 def _stages(train, config):
-    """What each stage of the training trains on: a DataSet or LinkedSets.
+    """What each stage of the training trains on: a DataSet or linked.LinkedSets.
 
     Raises:
       DataError: nothing is left for a stage.
@@ -130,7 +130,7 @@ def _stages(train, config):
 
 
 def _link(train, config):
-    """The training set as LinkedSets of its corpora; as it is where only one has a weight.
+    """The training set as linked.LinkedSets of its corpora; as it is where only one has a weight.
 
     Raises:
       DataError: there is nothing of a corpus.
@@ -145,7 +145,7 @@ def _link(train, config):
         if not len(sets[-1]):
             raise DataError('ds_importer_weights: no usable training utterance of %s is left; its '
                             'weight must be 0' % name)
-    return LinkedSets(sets, list(weights.values()), config)
+    return linked.LinkedSets(sets, list(weights.values()), config)
 
 
 def _feature_cache(config):
@@ -216,7 +216,7 @@ class DataSets:
     """The three data sets of an importer, and the selector that takes a batch of one.
 
     `excluded` holds the utterances that can't be used: {Utterance: reason}. `stages` holds what
-    is trained on, stage by stage: DataSets or LinkedSets made of `train`.
+    is trained on, stage by stage: DataSets or linked.LinkedSets made of `train`.
     """
 
     def __init__(self, train, dev, test, excluded=None, stages=None):
@@ -410,72 +410,6 @@ def _update_settings(config):
                  config.normalize_gradients and config.loss_norm))
 
 
-class LinkedSets:
-    """Training sets of several corpora, each with a weight and a queue of its own, for one network.
-
-    A round takes a batch of each set. An epoch has as many rounds as the set with the most batches
-    has batches; the others begin again where they end, so that every utterance comes at least once
-    an epoch. An update takes `numbatches_to_aggregate` rounds.
-
-    Source: the linked sets of Nabu-MSSS, which has no epochs.
-    """
-
-    def __init__(self, sets, weights, config):
-        self.name, self._weights, self._config = sets[0].name, weights, config
-        self.parts = sets
-
-    def __len__(self):
-        return sum(map(len, self.parts))
-
-    @property
-    def examples(self):
-        """Those of all sets."""
-        return [example for part in self.parts for example in part.examples]
-
-    @property
-    def rounds(self):
-        """Rounds of an epoch."""
-        return max(part.total_batches for part in self.parts)
-
-    @property
-    def total_batches(self):
-        """Steps of an epoch, a batch of one set each."""
-        return self.rounds * len(self.parts)
-
-    @property
-    def total_updates(self):
-        """Updates of an epoch."""
-        return -(-self.rounds // self._config.numbatches_to_aggregate)
-
-    def ends_update(self, index):
-        """Whether an update ends with this step of an epoch."""
-        return ((index + 1) % (len(self.parts) * self._config.numbatches_to_aggregate) == 0
-                or index + 1 == self.total_batches)
-
-    def up_to(self, length):
-        """LinkedSets of the utterances of at most so many time steps; without a set that has
-        none."""
-        pairs = [(part.up_to(length), weight) for part, weight in zip(self.parts, self._weights)]
-        pairs = [(part, weight) for part, weight in pairs if len(part)]
-        return LinkedSets(*map(list, zip(*pairs)), self._config) if pairs else (
-            self.parts[0].up_to(length))
-
-    def order_checksum(self, epoch):
-        """As that of a DataSet."""
-        sums = [part.order_checksum(self.position(part, epoch * self.rounds)[0])
-                for part in self.parts]
-        return zlib.crc32(repr(sums).encode())
-
-    @staticmethod
-    def position(part, n_batches):
-        """(epoch, step) of a set after so many of its batches."""
-        return divmod(n_batches, part.total_batches)
-
-    def feed(self, session, first_epoch=0, first_step=0, n_epochs=None):
-        """Starts to read ahead; returns a LinkedFeeder."""
-        return LinkedFeeder(self, self._weights, session, first_epoch, first_step, n_epochs)
-
-
 _LAST = object()  # stands behind the last step, and behind the last epoch that is announced
 
 
@@ -599,51 +533,6 @@ class Feeder:
         self._announce_when_there_is_room(
             Step(index, [data_set.examples[i] for i in read], data_set.queue_index, 1.0,
                  data_set.ends_update(index)))
-
-
-class LinkedFeeder:
-    """Feeds LinkedSets, as a Feeder does a DataSet, by a Feeder for each set."""
-
-    def __init__(self, linked, weights, session, first_epoch, first_step, n_epochs):
-        del n_epochs  # the epochs of the sets are others
-        self._linked, self._weights, self._next = linked, weights, first_step
-        self._feeders = []
-        done, further = divmod(first_step, len(linked.parts))
-        for index, part in enumerate(linked.parts):
-            n_batches = first_epoch * linked.rounds + done + (index < further)
-            self._feeders.append(part.feed(session, *linked.position(part, n_batches)))
-        self._batches = [_without_end(feeder) for feeder in self._feeders]
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exception):
-        self.close()
-
-    @property
-    def waited(self):
-        """Seconds in which steps had to wait for their utterances so far."""
-        return sum(feeder.waited for feeder in self._feeders)
-
-    def all_steps(self):
-        """Yields the Steps of the next epoch, a round after the other."""
-        first, self._next = self._next, 0
-        for index in range(first, self._linked.total_batches):
-            which = index % len(self._batches)
-            yield next(self._batches[which])._replace(
-                index=index, weight=self._weights[which],
-                ends_update=self._linked.ends_update(index))
-
-    def close(self):
-        """Ends the threads of all sets."""
-        for feeder in self._feeders:
-            feeder.close()
-
-
-def _without_end(feeder):
-    """Yields the steps of one epoch after the other."""
-    while not feeder.ended:
-        yield from feeder.all_steps()
 
 
 def _parts(indices):

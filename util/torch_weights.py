@@ -96,6 +96,19 @@ def read_npz(path):
     return weights
 
 
+def read_ours(path):
+    """{our name: array} of a file: an .npz with our names or PyTorch's, or a PyTorch state dict.
+
+    Raises:
+      WeightsError: naming the file.
+    """
+    weights = read_npz(path) if path.endswith('.npz') else _read_pt(path)
+    try:
+        return from_torch(weights) if is_torch(weights) else weights
+    except WeightsError as error:
+        raise WeightsError('%s: %s' % (path, error)) from None
+
+
 def _read_pt(path):
     try:
         import torch
@@ -117,7 +130,10 @@ def main(arguments):
     source, target = arguments
     temporary = '%s.%d.tmp.npz' % (target, os.getpid())
     try:
-        weights = from_torch(read_npz(source) if source.endswith('.npz') else _read_pt(source))
+        weights = read_ours(source)
+        if 'b6' not in weights:
+            raise WeightsError('%s: these are not the weights of torchaudio.models.DeepSpeech'
+                               % source)
         np.savez(temporary, **weights)
         os.replace(temporary, target)
     except WeightsError as error:

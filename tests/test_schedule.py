@@ -1,0 +1,99 @@
+"""Stages, epochs, learning rate and plateau as functions of settings and State."""
+import math
+
+import pytest
+
+from conftest import load_config
+from util import schedule
+
+START = schedule.INITIAL_STATE
+
+
+def test_a_run_without_stages_has_its_epochs():
+    config = load_config(training_iters=3)
+    assert schedule.n_epochs(config, START) == schedule.last_epoch(config, START) == 3
+    done = [schedule.stage_done(config, START._replace(epoch=n)) for n in range(5)]
+    assert done == [False, False, False, True, True]
+    assert schedule.next_stage(config, START._replace(epoch=3)) is None
+
+
+def test_every_stage_has_as_many_epochs():
+    config = load_config(training_iters=3, segment_lengths='100,200,full')
+    state = START
+    ends = []
+    while state:
+        assert schedule.n_epochs(config, state) == 9
+        ends.append(schedule.last_epoch(config, state))
+        state = schedule.next_stage(config, state._replace(epoch=ends[-1]))
+    assert ends == [3, 6, 9]
+
+
+def test_a_stopped_stage_leaves_fewer_epochs():
+    config = load_config(training_iters=3, segment_lengths='100,full', num_tries=2)
+    state = START._replace(epoch=2, tries=2, lr_factor=0.25)
+    assert schedule.stopped(config, state) and schedule.stage_done(config, state)
+    following = schedule.next_stage(config, state)
+    assert (following.stage, following.stage_start, following.tries, following.lr_factor) == (
+        1, 2, 0, 1.0)
+    assert schedule.n_epochs(config, following) == 5
+    assert following.best_dev_loss == state.best_dev_loss
+
+
+def test_what_is_due_is_due_after_the_last_epoch_of_a_stage_too():
+    config = load_config(training_iters=5, segment_lengths='100,full')
+    assert [n for n in range(1, 6) if schedule.due(2, n, config, START)] == [2, 4, 5]
+    second = START._replace(stage=1, stage_start=5)
+    assert [n for n in range(6, 11) if schedule.due(3, n, config, second)] == [6, 9, 10]
+    assert not any(schedule.due(0, n, config, START) for n in range(1, 6))
+
+
+def test_the_learning_rate_stays_without_settings():
+    config = load_config(training_iters=4, learning_rate=0.003)
+    for epoch in range(4):
+        assert schedule.learning_rate(config, START._replace(epoch=epoch, epoch_step=1), 3) == 0.003
+
+
+def test_the_learning_rate_decays_over_the_run():
+    config = load_config(training_iters=4, learning_rate=0.8, learning_rate_decay=0.0625)
+    at = [schedule.learning_rate(config, START._replace(epoch=e, epoch_step=s), 4)
+          for e, s in ((0, 0), (0, 2), (1, 0), (2, 0), (3, 0), (4, 0))]
+    assert at == pytest.approx([0.8, 0.8 * 0.5**0.5, 0.4, 0.2, 0.1, 0.05])
+
+
+def test_the_learning_rate_decays_over_all_stages():
+    config = load_config(training_iters=2, learning_rate=1, learning_rate_decay=0.0625,
+                         segment_lengths='100,full')
+    second = START._replace(stage=1, stage_start=1, epoch=1)  # the first was stopped early
+    assert schedule.learning_rate(config, second, 7) == pytest.approx(0.25)
+    assert schedule.learning_rate(config, second._replace(epoch=2), 7) == pytest.approx(0.125)
+
+
+def test_a_plateau_worse_halve_better_worse_stop():
+    config = load_config(num_tries=2, valid_adapt=0.5, learning_rate=1, training_iters=9)
+    state, history = START, []
+    for loss in (5.0, 6.0, 4.0, 4.0):
+        state = schedule.after_validation(config, state, loss)
+        history.append((state.best_dev_loss, state.tries, state.lr_factor,
+                        schedule.stopped(config, state)))
+    assert history == [(5.0, 0, 1.0, False), (5.0, 1, 0.5, False), (4.0, 1, 0.5, False),
+                       (4.0, 2, 0.25, True)]
+    assert schedule.learning_rate(config, state, 1) == 0.25
+
+
+def test_tries_are_counted_anew_after_a_better_loss_where_that_is_asked_for():
+    config = load_config(num_tries=2, reset_tries=1)
+    state = START
+    for loss in (5.0, 6.0, 4.0, 4.5):
+        state = schedule.after_validation(config, state, loss)
+    assert state.tries == 1 and not schedule.stopped(config, state)
+
+
+def test_a_loss_that_is_no_number_is_no_better():
+    config = load_config(num_tries=1)
+    state = schedule.after_validation(config, START._replace(best_dev_loss=3.0), math.nan)
+    assert state.best_dev_loss == 3.0 and schedule.stopped(config, state)
+
+
+def test_without_the_settings_a_worse_loss_changes_nothing():
+    state = START._replace(best_dev_loss=3.0)
+    assert schedule.after_validation(load_config(), state, 4.0) == state
