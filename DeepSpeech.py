@@ -241,22 +241,24 @@ def _lstm_variables(direction, config):
 def _recurrent_initializer(config):
     """Initial values of a recurrent matrix, whose outputs then have the variance of its inputs
     or, orthogonal, their very length (Saxe et al., arXiv:1312.6120)."""
-    if config.recurrent_init == 'orthogonal':
-        return tf.orthogonal_initializer()
+    return tf.orthogonal_initializer() if config.recurrent_init == 'orthogonal' else _uniform()
+
+
+def _uniform():
+    """Initial values with the variance 1/n_in."""
     return tf.variance_scaling_initializer(1.0, 'fan_in', 'uniform')
 
 
 def _kernel_initializer(config):
     """Initial values of an LSTM's kernel; orthogonal are its last rows, gate by gate."""
-    uniform = tf.variance_scaling_initializer(1.0, 'fan_in', 'uniform')
     if config.recurrent_init == 'uniform':
-        return uniform
+        return _uniform()
 
     def initialise(shape, dtype=tf.float32, partition_info=None):
         del partition_info
         n_cell = shape[1] // 4
         recurrent = [tf.orthogonal_initializer()([n_cell, n_cell], dtype) for _ in range(4)]
-        return tf.concat([uniform(shape, dtype)[:-n_cell], tf.concat(recurrent, axis=1)], axis=0)
+        return tf.concat([_uniform()(shape, dtype)[:-n_cell], tf.concat(recurrent, axis=1)], axis=0)
 
     return initialise
 
@@ -477,17 +479,21 @@ def _training_model(graph, config, n_character, data_sets):
         optimizer=optimizer)
     averaged = average_gradients(gradients, tower_weights(towers))
     update = _update(optimizer, averaged, batch, avg_loss, n_batches, global_step, config)
-    return Model(graph, selector, n_utterances, is_training, learning_rate,
-                 _shapes(batch, towers), towers, avg_loss, update, global_step,
-                 *_state_variables(), tf.train.Saver(max_to_keep=5, save_relative_paths=True),
-                 tf.train.Saver(max_to_keep=1, save_relative_paths=True),
-                 _back_saver(global_step) if config.go_back or config.num_tries else None)
+    state, state_values, assign_state = _state_variables()
+    return Model(
+        graph=graph, selector=selector, n_utterances=n_utterances, is_training=is_training,
+        learning_rate=learning_rate, shapes=_shapes(batch, towers), towers=towers,
+        avg_loss=avg_loss, update=update, global_step=global_step, state=state,
+        state_values=state_values, assign_state=assign_state,
+        saver=tf.train.Saver(max_to_keep=5, save_relative_paths=True),
+        best_saver=tf.train.Saver(max_to_keep=1, save_relative_paths=True),
+        back_saver=_back_saver(global_step) if config.go_back or config.num_tries else None)
 
 
 def _back_saver(global_step):
     """Saver of the weights and of what the optimizer keeps of each."""
     return tf.train.Saver([v for v in tf.global_variables() if v is not global_step
-                           and not v.op.name.startswith(checkpoint.NO_WEIGHTS)])
+                           and not checkpoint.of_the_run(v.op.name)])
 
 
 def _dropout_seed(config, global_step, n_batches):
@@ -543,9 +549,10 @@ def _state_variables():
     """Variables for a State, placeholders for new values and the operation that sets them."""
     initial = schedule.INITIAL_STATE
     types = [tf.int64 if isinstance(value, int) else tf.float64 for value in initial]
-    state = schedule.State(*[tf.get_variable('run_state/' + name, trainable=False, dtype=dtype,
-                                             initializer=tf.constant(value, dtype))
-                             for name, value, dtype in zip(initial._fields, initial, types)])
+    state = schedule.State(*[
+        tf.get_variable('%s/%s' % (checkpoint.STATE, name), trainable=False, dtype=dtype,
+                        initializer=tf.constant(value, dtype))
+        for name, value, dtype in zip(initial._fields, initial, types)])
     values = schedule.State(*[tf.placeholder(dtype, []) for dtype in types])
     return state, values, tf.group(*[tf.assign(v, new) for v, new in zip(state, values)])
 
@@ -610,9 +617,8 @@ def _outcome(results, loss, started, audio_seconds, waited, corpora=()):
 
 def _by_corpus(results, corpora):
     """A CorpusOutcome for each corpus, if there are several."""
-    names = sorted(set(corpora), key=corpora.index) if len(set(corpora)) > 1 else []
-    found = []
-    for name in names:
+    found, names = [], list(dict.fromkeys(corpora))
+    for name in names if len(names) > 1 else ():
         chosen = [i for i, corpus in enumerate(corpora) if corpus == name]
         sources, texts, losses = [[part[i] for i in chosen] for part in (
             results.sources, results.texts, results.losses)]
@@ -704,7 +710,7 @@ def run_inference(run, data_set, feeder):
             values = run.session.run(fetches, {
                 model.selector: step.queue_index, model.n_utterances: len(step.examples)})
             towers = values['towers']
-            _print_shapes(data_set.name, step, values)
+            _print_shapes(data_set.name, step, values, progress)
             decoding.add(towers)
             corpora += [example.utterance.corpus for example in step.examples]
             audio_seconds += step.seconds
@@ -749,12 +755,16 @@ def _begin_stage(run, state):
     the best weights."""
     if schedule.stopped(run.config, state):
         _go_back(run, state)
-    state = schedule.next_stage(run.config, state)
+    return schedule.next_stage(run.config, state)
+
+
+def _say_stage(run, state):
+    """Says what a stage trains on, where there are several."""
     length, n_stages = run.config.stages[state.stage], len(run.config.stages)
-    log.info('Stage %d of %d: %s, %d of %d', state.stage + 1, n_stages,
-             'all utterances' if length is None else 'utterances of up to %d time steps' % length,
-             len(run.data_sets.stages[state.stage]), len(run.data_sets.train))
-    return state
+    if n_stages > 1:
+        log.info('Stage %d of %d: %s, %d of %d', state.stage + 1, n_stages, 'all utterances'
+                 if length is None else 'utterances of up to %d time steps' % length,
+                 len(run.data_sets.stages[state.stage]), len(run.data_sets.train))
 
 
 def _train_stage(run, state, dev_feeder):
@@ -766,6 +776,7 @@ def _train_stage(run, state, dev_feeder):
     config, dev_outcome = run.config, None
     data_set = run.data_sets.stages[state.stage]
     n_left = schedule.last_epoch(config, state) - state.epoch
+    _say_stage(run, state)
     with data_set.feed(run.session, state.epoch, state.epoch_step, n_left) as feeder:
         while not schedule.stage_done(config, state):
             epoch = state.epoch + 1
@@ -775,8 +786,9 @@ def _train_stage(run, state, dev_feeder):
             learning_rate = _learning_rate(run, state)
             state, new_dev = _validate(run, state, dev_feeder)
             dev_outcome = new_dev or dev_outcome
-            if (schedule.stage_done(config, state)
-                    or schedule.due(config.checkpoint_step, epoch, config, state)):
+            is_saved = new_dev and new_dev.loss == state.best_dev_loss
+            if not is_saved and (schedule.stage_done(config, state) or schedule.due(
+                    config.checkpoint_step, epoch, config, state)):
                 _save(run, state)
             with _saved_on_failure(run, state):
                 _log_epoch(run, state, train_outcome, new_dev, learning_rate)
@@ -811,6 +823,7 @@ def _train_epoch(run, state, data_set, feeder):
                 progress.close()
                 _save_and_interrupt(run, state)
             values = _train_step(run, state, step, number + 1, query_report)
+            _print_shapes('train', step, values, progress)
             loss = float(values.get('loss', 0.0))
             if not math.isfinite(loss):
                 progress.close()
@@ -823,12 +836,7 @@ def _train_epoch(run, state, data_set, feeder):
                                    epoch_loss=state.epoch_loss + loss * len(step.examples))
             if 'step' in values:
                 number = int(values['step'])
-                with _saved_on_failure(run, state):
-                    _log_step(run, state.epoch + 1, values)
-                if config.checkpoint_steps and number % config.checkpoint_steps == 0:
-                    progress.close()
-                    log.info('Step %d: loss %f, saved %s', number, values['step_loss'],
-                             _save(run, state))
+                _after_update(run, state, values, progress)
             if state.epoch_done:
                 progress.update(step.index + 1, state.epoch_loss / state.epoch_done)
     progress.close()
@@ -838,6 +846,17 @@ def _train_epoch(run, state, data_set, feeder):
                        feeder.waited - waited)
     state = state._replace(epoch=state.epoch + 1, epoch_step=0, epoch_done=0, epoch_loss=0.0)
     return state, outcome
+
+
+def _after_update(run, state, values, progress):
+    """Logs and saves what is due after an update."""
+    every, number = run.config.checkpoint_steps, int(values['step'])
+    with _saved_on_failure(run, state):
+        _log_step(run, state.epoch + 1, values)
+    if every and number % every == 0:
+        path = _save(run, state)
+        progress.close()
+        log.info('Step %d: loss %f, saved %s', number, values['step_loss'], path)
 
 
 @contextlib.contextmanager
@@ -885,8 +904,7 @@ def _train_step(run, state, step, number, query_report):
         else:
             fetches['accumulated'] = model.update.accumulate
             feed[model.update.weight] = step.weight
-        values = _run_traced(run, fetches, feed)
-        _print_shapes('train', step, values)
+        values = _run_traced(run, fetches, feed, step.ends_update)
     if not one_run and step.ends_update and (
             step.examples or run.session.run(model.update.n_batches)):
         values.update(run.session.run(_update_fetches(run, number),
@@ -903,19 +921,20 @@ def _update_fetches(run, number):
     return fetches
 
 
-def _run_traced(run, fetches, feed):
-    """Session.run, with a 'trace' in the values where the settings ask for it."""
-    if not run.config.do_fulltrace:
+def _run_traced(run, fetches, feed, ends_update):
+    """Session.run, with a 'trace' in the values where the settings ask for it; one an update."""
+    if not run.config.do_fulltrace or not ends_update:
         return run.session.run(fetches, feed)
     trace = tf.RunMetadata()
     options = tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE)
     return dict(run.session.run(fetches, feed, options, trace), trace=trace)
 
 
-def _print_shapes(set_name, step, values):
+def _print_shapes(set_name, step, values, progress):
     """Prints the shapes of a batch, where they were asked for."""
     if 'shapes' in values:
         shapes = values['shapes']
+        progress.close()
         log.info('%s batch %d: features %s, seq_len [%d] of %d to %d, labels %s, label_len [%d] of '
                  '%d to %d, logits %s', set_name, step.index + 1, shapes['features'].tolist(),
                  *_extent(shapes['seq_len']), shapes['labels'].tolist(),
@@ -983,7 +1002,7 @@ def _validate(run, state, feeder):
         _save(run, after, best=True)
     else:
         _say_worse(config, after, outcome.loss)
-        if config.go_back and not schedule.stage_done(config, after):
+        if config.go_back:
             _go_back(run, after)
     return after, outcome
 
@@ -1001,10 +1020,18 @@ def _say_worse(config, state, loss):
 
 
 def _go_back(run, state):
-    """Restores the best weights and the optimizer's state that belongs to them."""
+    """Restores the best weights and the optimizer's state that belongs to them.
+
+    Raises:
+      TrainingError: they can't be read.
+    """
     path = _best_path(run, state)
     if path:
-        run.model.back_saver.restore(run.session, path)
+        try:
+            run.model.back_saver.restore(run.session, path)
+        except tf.errors.OpError as error:
+            raise TrainingError('the best weights, %s, cannot be restored: %s' % (
+                path, _first_line(error))) from None
         log.info('went back to the weights of %s', path)
 
 
@@ -1031,7 +1058,7 @@ def _global_step(run):
 
 
 def _figures(outcome):
-    """'loss 1.2345, WER 8.42% [77/914: 5 ins, 12 del, 60 sub]'"""
+    """'loss 1.234500, WER 8.42% [77/914: 5 ins, 12 del, 60 sub]'"""
     words = 'loss %.6f' % outcome.loss
     if outcome.rates:
         rates = outcome.rates
@@ -1043,7 +1070,7 @@ def _figures(outcome):
 
 
 def _corpus_figures(corpus):
-    """'fsdd loss 1.2345, WER 8.42 %'"""
+    """'fsdd loss 1.234500, WER 8.42%'"""
     return '%s loss %.6f, WER %.2f%%' % (corpus.name, corpus.loss, 100 * corpus.rates.wer)
 
 
@@ -1167,8 +1194,12 @@ def _restore(run):
             epoch = checkpoint.number(path) + 1
             state = schedule.INITIAL_STATE._replace(epoch=epoch, validated=epoch)
             run.session.run(tf.assign(model.global_step,
-                                      epoch * run.data_sets.stages[0].total_updates))
+                                      epoch * _updates_of_an_epoch(run.data_sets.stages[0])))
     return _resumed(run, state, path)
+
+
+def _updates_of_an_epoch(data_set):
+    return sum(map(data_set.ends_update, range(data_set.total_batches)))
 
 
 def _resumed(run, state, path):
@@ -1190,10 +1221,23 @@ def _resumed(run, state, path):
         log.info('going on with epoch %d at learning rate %g%s', state.epoch + 1,
                  _learning_rate(run, state),
                  ', stage %d of %d' % (state.stage + 1, n_stages) if n_stages > 1 else '')
-    elif config.training_iters and schedule.stopped(config, state):
+        _mend_best(run, state)
+    elif (schedule.stopped(config, state) and state.epoch < schedule.last_epoch(config, state)
+          and schedule.next_stage(config, state) is None):
         log.info('the plateau ended training after %d tries; a higher ds_num_tries goes on',
                  state.tries)
     return state
+
+
+def _mend_best(run, state):
+    """Makes up for the save of the best weights where a run ended just before it."""
+    if state.epoch_step or state.validated != state.epoch:
+        return
+    with contextlib.suppress(checkpoint.CheckpointError):
+        path = checkpoint.newest_whole(checkpoint.best_dir(run.config.checkpoint_dir))
+        there = path and checkpoint.value(path, run.model.state.best_dev_loss)
+        if there and there > state.best_dev_loss:
+            _save(run, state, best=True)
 
 
 def _say_afresh(config):
@@ -1234,9 +1278,10 @@ def _best_path(run, state):
     is gone, which is said."""
     if not math.isfinite(state.best_dev_loss):
         return None
-    path = checkpoint.newest_whole(checkpoint.best_dir(run.config.checkpoint_dir))
-    if path and checkpoint.value(path, run.model.state.best_dev_loss) == state.best_dev_loss:
-        return path
+    with contextlib.suppress(checkpoint.CheckpointError):  # what is damaged was named
+        path = checkpoint.newest_whole(checkpoint.best_dir(run.config.checkpoint_dir))
+        if path and checkpoint.value(path, run.model.state.best_dev_loss) == state.best_dev_loss:
+            return path
     log.warning('the best weights, with the dev loss %.6f, are no longer in %s',
                 state.best_dev_loss, checkpoint.best_dir(run.config.checkpoint_dir))
     return None
@@ -1334,7 +1379,7 @@ def _check_before_training(config, data_sets):
         run_log.make_dir(config.export_dir, 'ds_export_dir')
     if config.training_iters and not len(data_sets.train):
         raise feeding.DataError('no usable training utterance is left')
-    if settings.uses_dev_loss(config) and not len(data_sets.dev):
+    if config.training_iters and settings.uses_dev_loss(config) and not len(data_sets.dev):
         raise feeding.DataError('%s needs a dev set, but it is empty' % ', '.join(
             settings.uses_dev_loss(config)))
     for data_set, purpose in ((data_sets.dev, 'validation'), (data_sets.test, 'test')):

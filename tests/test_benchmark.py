@@ -17,7 +17,8 @@ FIGURES = {
                   ('own', benchmark.MAIN, 1.0, 500), ('torch', benchmark.MAIN, 1.25, 625),
                   ('block', benchmark.MAIN, 2.5, 700), ('own', benchmark.SIZES[1], 4.0, 900),
                   ('own', benchmark.SMALL, 0.5, 300), ('own', benchmark.SHORT, 0.3, 300),
-                  ('own', benchmark.LONG, 2.4, 900))],
+                  ('own', benchmark.LONG, 2.4, 900), ('vanilla', benchmark.MAIN, 0.3, 250),
+                  ('torch vanilla', benchmark.MAIN, 0.6, 300))],
     'decoding': {'seconds': {'ours': 1.0, 'one_operation': 2.0}, 'identical': True,
                  'audio_seconds': 48.0},
     'feeding': {'seconds': {'computed': 2.0, 'cached': 0.5}, 'audio_seconds': 100.0},
@@ -35,11 +36,14 @@ def test_operations_of_a_step_by_hand():
     weights = 988 + 4 + 8 + 2 * 48 + 8 + 58
     assert benchmark.step_flop(benchmark.Size(2, 3, 5)) == 2 * 15 * (3 * weights - 988)
     assert benchmark.step_flop(benchmark.MAIN) == pytest.approx(209e9, rel=0.01)
+    # the paper's network: layers 494 x 2, 2 x 2, 2 x 2, 2 x 2 and twice 2 x 2, 2 x 2, 2 x 29
+    weights = 988 + 4 + 4 + 3 * 4 + 4 + 58
+    assert benchmark.step_flop(benchmark.Size(2, 3, 5), True) == 2 * 15 * (3 * weights - 988)
 
 
 def test_ratios(figures):
     assert list(figures['ratios'].values()) == pytest.approx(
-        [0.8, 0.8, 0.4, 1 / 8.1, 8, 8, 0.5])
+        [0.8, 0.5, 0.8, 0.4, 1 / 8.1, 8, 8, 0.5])
 
 
 def test_table_and_picture(figures, tmp_path):
@@ -60,7 +64,7 @@ def test_a_file_that_cannot_be_written_is_found_before_measuring(tmp_path, capsy
     assert 'nowhere/x cannot be written' in capsys.readouterr().err
 
 
-@pytest.mark.parametrize('implementation', ['own', 'block'])
+@pytest.mark.parametrize('implementation', ['own', 'block', 'vanilla'])
 def test_a_step_is_measured_in_a_process_of_its_own(implementation):
     command = [sys.executable, '-m', 'util.benchmark', '--measure',
                json.dumps(['step', [implementation, 8, 3, 11]])]

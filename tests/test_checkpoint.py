@@ -218,8 +218,8 @@ def test_a_variable_that_the_checkpoint_lacks_has_no_name_in_it(tmp_path):
 def test_widths_are_read_from_the_shapes():
     geometry = checkpoint.geometry_of(SHAPES)
     by_setting = {name: units for name, units in geometry.items() if name.startswith('ds_')}
-    assert by_setting == {'ds_rnn': 'lstm', 'ds_n_hidden_1': 7, 'ds_n_hidden_2': 8, 'ds_n_cell_dim': 3,
-                          'ds_n_hidden_5': 5}
+    assert by_setting == {'ds_rnn': 'lstm', 'ds_n_hidden_1': 7, 'ds_n_hidden_2': 8,
+                          'ds_n_cell_dim': 3, 'ds_n_hidden_5': 5}
     [features] = [units for name, units in geometry.items() if 'ds_n_context' in name]
     [labels] = [units for name, units in geometry.items() if 'ds_alphabet' in name]
     assert (features, labels, len(geometry)) == (6, 4, 7)

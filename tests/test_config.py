@@ -155,9 +155,9 @@ def test_batch_sizes_follow_batch_size():
 
 def test_dropout_rates_follow_dropout_rate():
     config = load_config(dropout_rate=0.3, dropout_rate3=0)
-    assert [config.dropout_of_layer(i) for i in (1, 2, 3, 5)] == [0.3, 0.3, 0, 0.3]
+    assert [config.dropout_of_layer(i) for i in (1, 2, 3, 4, 5)] == [0.3, 0.3, 0, 0, 0.3]
     config = load_config(dropout_rate2=0.2, dropout_rate5=0.5)
-    assert [config.dropout_of_layer(i) for i in (1, 2, 3, 5)] == [0.05, 0.2, 0.05, 0.5]
+    assert [config.dropout_of_layer(i) for i in (1, 2, 3, 4, 5)] == [0.05, 0.2, 0.05, 0, 0.5]
 
 
 def test_stddevs_follow_default_stddev():
@@ -379,7 +379,7 @@ def test_text_is_stripped():
 @pytest.mark.parametrize('name, nearest', [
     ('ds_learnig_rate', 'ds_learning_rate'), ('ds_batchsize', 'ds_batch_size'),
     ('ds_epoch', 'ds_epochs'), ('ds_training_iter', 'ds_training_iters'),
-    ('ds_n_cell_dims', 'ds_n_cell_dim'), ('ds_dropout_rate4', 'ds_dropout_rate'),
+    ('ds_n_cell_dims', 'ds_n_cell_dim'), ('ds_dropout_rate6', 'ds_dropout_rate'),
     ('ds_LEARNING_RATE', 'ds_learning_rate')])
 def test_unknown_name_offers_the_nearest(name, nearest):
     message = error_of({name: '1'})
@@ -387,7 +387,7 @@ def test_unknown_name_offers_the_nearest(name, nearest):
     assert re.search(r'nearest is %s\d? ' % nearest, message)
 
 
-@pytest.mark.parametrize('name', ['ds_', 'ds_zzzzzzzzzz', 'ds_b4_stddev', 'ds_n_hidden_3'])
+@pytest.mark.parametrize('name', ['ds_', 'ds_zzzzzzzzzz', 'ds_b7_stddev', 'ds_n_hidden_3'])
 def test_every_unknown_name_is_an_error_with_an_offer(name):
     offered = re.search('nearest is (ds_[a-z0-9_]+) ', error_of({name: '1'})).group(1)
     assert offered in settings.ALIASES or offered[len('ds_'):] in FIELDS
@@ -512,7 +512,7 @@ def test_every_setting_has_a_meaning():
 def test_markdown_table_has_a_row_a_setting():
     rows = settings.markdown_table().splitlines()[2:]
     assert [row.split('`')[1] for row in rows] == ['ds_' + name for name in FIELDS]
-    assert {row.count('|') for row in rows} == {6}
+    assert {row.count('|') for row in rows} == {7}
 
 
 def test_effective_values_and_sources(tmp_path):
@@ -630,3 +630,90 @@ def test_cudnn_needs_a_gpu():
 def test_lstm_implementations_are_those_of_the_module():
     from util import rnn
     assert settings.RNN_IMPLS == ('auto', *rnn.IMPLEMENTATIONS)
+
+
+# Settings that hold lists, and that depend on each other
+
+
+def test_weights_are_scaled_so_that_the_first_is_1():
+    config = load_config(importer='csv, an4,fsdd', importer_weights='2, 1,0', dataset_path='a,b,c')
+    assert config.linked_weights == [1.0, 0.5, 0.0]
+    assert config.importers == config.corpora == ['csv', 'an4', 'fsdd']
+    assert load_config(importer='csv,an4').linked_weights is None
+
+
+def test_a_corpus_that_occurs_again_gets_its_place_as_a_name():
+    assert load_config(importer='csv,an4,csv').corpora == ['csv#1', 'an4', 'csv#3']
+
+
+@pytest.mark.parametrize('weights', ['1', '1,2,3', '0,1', '1,-1', '1,x', '1,', ',', '1,nan',
+                                     '1,inf', '-1,1', '1;2'])
+def test_weights_must_be_a_number_for_each_importer(weights):
+    message = error_of({'ds_importer': 'csv,an4', 'ds_importer_weights': weights})
+    assert message.startswith('ds_importer_weights must be ') and repr(weights) in message
+    assert '(2)' in message and '\n' not in message
+
+
+@pytest.mark.parametrize('text, stages', [
+    ('', [None]), ('full', [None]), ('100,200,full', [100, 200, None]), ('7', [7]),
+    (' 90 , full ', [90, None])])
+def test_segment_lengths(text, stages):
+    assert load_config(segment_lengths=text).stages == stages
+
+
+@pytest.mark.parametrize('text', ['100,100', '200,100', 'full,100', '0,100', '-5', 'x', '1.5', ',',
+                                  '100,,200', 'full,full', '99999999999'])
+def test_segment_lengths_must_rise(text):
+    message = error_of({'ds_segment_lengths': text})
+    assert message.startswith('ds_segment_lengths must be rising ') and repr(text) in message
+
+
+@pytest.mark.parametrize('values, accumulates', [
+    ({}, False), ({'numbatches_to_aggregate': 2}, True), ({'normalize_gradients': 1}, True),
+    ({'importer': 'csv,an4', 'importer_weights': '1,1'}, True),
+    ({'clip_grad_norm': 5, 'clip_grad_value': 1}, False)])
+def test_what_needs_sums_of_gradients(values, accumulates):
+    assert load_config(**values).accumulates is accumulates
+
+
+@pytest.mark.parametrize('values, names', [
+    ({'num_tries': 3}, ['ds_num_tries']), ({'go_back': 1}, ['ds_go_back']),
+    ({'valid_adapt': 0.5, 'num_tries': 1}, ['ds_valid_adapt', 'ds_num_tries'])])
+def test_what_acts_on_the_dev_loss_needs_validation(values, names):
+    assert settings.uses_dev_loss(load_config(**values)) == names
+    message = error_of({'ds_' + name: str(value) for name, value in (
+        *values.items(), ('validation_step', 0))})
+    assert message == 'ds_validation_step must be at least 1 for %s, got 0' % ', '.join(names)
+
+
+@pytest.mark.parametrize('name', ['valid_adapt', 'learning_rate_decay'])
+@pytest.mark.parametrize('value', ['0', '-1', '1.01', 'nan'])
+def test_factors_are_above_0_and_at_most_1(name, value):
+    message = error_of({'ds_' + name: value})
+    assert 'ds_%s must be a number above 0.0 and at most 1.0' % name in message
+
+
+def test_the_papers_layer_has_one_implementation_and_its_own_widths():
+    config = load_config(rnn='vanilla', n_cell_dim=7)
+    assert (config.n_hidden_3, config.n_hidden_4, config.recurrent_init) == (7, 7, 'orthogonal')
+    assert settings.with_towers(config, 2).rnn_impl == 'own'
+    config = load_config(n_cell_dim=7)
+    assert (config.n_hidden_3, config.n_hidden_4, config.recurrent_init) == (14, 14, 'uniform')
+    for implementation in ('block', 'cudnn'):
+        message = error_of({'ds_rnn': 'vanilla', 'ds_rnn_impl': implementation})
+        assert message.startswith('ds_rnn_impl must be auto or own') and implementation in message
+
+
+def test_every_setting_says_where_it_comes_from():
+    sources = {row[0]: row[5] for row in settings.table_rows()}
+    assert sources['ds_relu_clip'] == 'notebook' and sources['ds_num_tries'] == 'nabu'
+    assert sources['ds_rnn'] == 'paper' and sources['ds_checkpoint_steps'] == 'tacotron-2'
+    assert set(sources.values()) == {'notebook', 'DeepSpeech', 'nabu', 'paper', 'torchaudio',
+                                     'tacotron-2', 'here'}
+
+
+@pytest.mark.parametrize('name, value, other', [
+    ('loss_norm', 'labels', 'normalize_gradients'), ('reset_tries', '1', 'num_tries')])
+def test_settings_without_effect_are_refused(name, value, other):
+    assert error_of({'ds_' + name: value}) == 'ds_%s has no effect unless ds_%s is set' % (
+        name, other)

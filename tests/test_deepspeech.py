@@ -7,7 +7,7 @@ import tensorflow.compat.v1 as tf
 
 import DeepSpeech
 from conftest import load_config, make_corpus, speech, write_wav
-from util import config as settings, importers, text
+from util import audio, config as settings, importers, text
 
 B, T, N_INPUT, N_CONTEXT, N_CHARACTER = 3, 11, 4, 1, 7
 SIZES = dict(n_input=N_INPUT, n_context=N_CONTEXT, n_hidden_1=6, n_hidden_2=8, n_hidden_5=9,
@@ -266,3 +266,115 @@ def test_importing_defines_and_does_nothing(tmp_path):
                           text=True, env=dict(os.environ, ds_nonsense='1'))
     assert done.returncode == 0, done.stderr
     assert os.listdir(tmp_path) == []
+
+
+# Both graphs from one function
+
+RANDOM = ('Random', 'Uniform', 'Normal', 'Multinomial', 'Stateless', 'Shuffle', 'Qr')
+QUEUES = ('Queue', 'Dequeue', 'Enqueue')
+GRADIENTS = ('Grad', 'Adam', 'CTCLoss', 'EmptyTensorList')
+
+
+@pytest.fixture(scope='module')
+def data_sets(tmp_path_factory):
+    folder = make_corpus(tmp_path_factory.mktemp('graphs'))
+    config = load_config(train_files=folder / 'train.csv', dev_files=folder / 'dev.csv',
+                         test_files=folder / 'test.csv')
+    return importers.read_data_sets(config, text.Alphabet())
+
+
+def types_of(graph, *parts):
+    """Types of the operations, those in functions included, that have one of these parts."""
+    definition = graph.as_graph_def()
+    nodes = [*definition.node, *(node for function in definition.library.function
+                                 for node in function.node_def)]
+    return {node.op for node in nodes if any(part in node.op for part in parts)}
+
+
+@pytest.mark.parametrize('values', [{}, {'rnn': 'vanilla'}, {'rnn_impl': 'block'},
+                                    {'recurrent_init': 'orthogonal'}])
+def test_training_and_inference_graph_share_every_weight(data_sets, values):
+    config = load_config(n_hidden=6, dropout_rate=0.3, dropout_rate4=0.2, **values)
+    training = DeepSpeech.build_model(config, 29, True, data_sets)
+    inference = DeepSpeech.build_model(config, 29, False)
+    shapes = [{v.op.name: v.shape.as_list() for v in model.graph.get_collection(key)}
+              for model, key in ((training, 'trainable_variables'), (inference, 'variables'))]
+    assert shapes[0] == shapes[1] and len(shapes[0]) == 14
+    for kind in (RANDOM, QUEUES, GRADIENTS):
+        assert types_of(training.graph, *kind)  # so that the names are those that occur
+        assert not types_of(inference.graph, *kind)
+
+
+@pytest.mark.parametrize('values', [{}, {'rnn': 'vanilla'}])
+def test_both_graphs_give_the_same_labels(data_sets, values):
+    config = load_config(n_hidden=6, dropout_rate=0.3, **values)
+    training = DeepSpeech.build_model(config, 29, True, data_sets)
+    inference = DeepSpeech.build_model(config, 29, False)
+    with tf.Session(graph=training.graph) as session:
+        session.run([v.initializer for v in training.graph.get_collection('variables')])
+        weights = session.run({v.op.name: v for v in
+                               training.graph.get_collection('trainable_variables')})
+        with data_sets.test.feed(session, n_epochs=1) as feeder:
+            [step] = feeder.epoch()
+            tower = session.run(DeepSpeech.reports(training.towers) + training.towers, {
+                training.selector: step.queue_index,
+                training.n_utterances: len(step.examples)})[0]
+    expected = [tower.decoded.values[tower.decoded.indices[:, 0] == b].tolist()
+                for b in range(len(step.examples))]
+    with tf.Session(graph=inference.graph) as session:
+        for variable in inference.graph.get_collection('variables'):
+            session.run(variable.initializer, {variable.initial_value: weights[variable.op.name]})
+        for example, labels in zip(step.examples, expected):
+            vector = audio.audiofile_to_input_vector(example.utterance.wav_filename, 26, 9)
+            outputs = session.run(inference.outputs, {inference.input: vector[None]})
+            assert outputs[0, 0].tolist() == labels and len(labels) > 1
+
+
+# The paper's network and the settings of layer 4
+
+
+def initial_values(**values):
+    with tf.Graph().as_default(), tf.Session() as session:
+        tf.set_random_seed(1)
+        DeepSpeech.BiRNN(tf.zeros([1, 1, 494]), [1], n_character=29,
+                         config=load_config(n_hidden=40, **values))
+        session.run(tf.global_variables_initializer())
+        return session.run({v.op.name: v for v in tf.trainable_variables()})
+
+
+def assert_orthogonal(matrix):
+    np.testing.assert_allclose(matrix @ matrix.T, np.eye(len(matrix)), atol=1e-5)
+
+
+def test_recurrent_weights_are_orthogonal_or_uniform():
+    vanilla = initial_values(rnn='vanilla', h4_stddev=0.3)
+    for name in ('r4_fw', 'r4_bw'):
+        assert_orthogonal(vanilla[name])
+    assert np.abs(vanilla['r4_fw'] - vanilla['r4_bw']).max() > 0.1
+    assert vanilla['h4'].std() == pytest.approx(0.3, rel=0.1)
+    uniform = initial_values(rnn='vanilla', recurrent_init='uniform')['r4_fw']
+    assert uniform.std() == pytest.approx(1 / np.sqrt(40), rel=0.1)
+    assert np.abs(uniform).max() <= np.sqrt(3 / 40)
+
+
+def test_an_lstms_gates_are_orthogonal_each_where_that_is_asked_for():
+    name = 'bidirectional_rnn/fw/basic_lstm_cell/kernel'
+    kernel = initial_values(recurrent_init='orthogonal')[name]
+    assert kernel.shape == (80 + 40, 160)
+    for gate in np.split(kernel[80:], 4, axis=1):
+        assert_orthogonal(gate)
+    assert kernel[:80].std() == pytest.approx(1 / np.sqrt(120), rel=0.1)
+    assert initial_values()[name].std() == pytest.approx(1 / np.sqrt(120), rel=0.1)
+
+
+def test_layer_4_has_a_dropout_of_its_own():
+    x = batch_x()
+
+    def build(rate, training=True):
+        dropout = DeepSpeech.Dropout(tf.constant(training), tf.constant([7, 0], tf.int64))
+        return DeepSpeech.BiRNN(tf.constant(x), tf.constant([T] * B), n_character=N_CHARACTER,
+                                dropout=dropout, config=load_config(
+                                    **SIZES, dropout_rate=0, dropout_rate4=rate))
+    without, off, on = (run(lambda a=a: build(*a)) for a in ((0,), (0.5, False), (0.5,)))
+    np.testing.assert_array_equal(off, without)
+    assert np.abs(on - without).max() > 0.01

@@ -500,8 +500,10 @@ def test_the_selector_picks_the_queue_and_frames_keep_their_margins(no_audio):
 
 
 def test_data_sets_are_iterated_in_the_order_of_the_selector():
-    sets = feeding.DataSets('a', 'b', 'c')
-    assert (list(sets), sets.train, sets.dev, sets.test) == (['a', 'b', 'c'], 'a', 'b', 'c')
+    train, dev, test = (make_set([4], name) for name in feeding.SET_NAMES)
+    sets = feeding.DataSets(train, dev, test)
+    assert list(sets) == [train, dev, test] and sets.stages == [train]
+    assert [data_set.queue_index for data_set in sets] == [0, 1, 2]
     assert feeding.SET_NAMES == ('train', 'dev', 'test')
 
 
@@ -905,3 +907,111 @@ def test_leaving_the_with_block_by_an_error_closes_the_feeder(no_audio):
         with pytest.raises(KeyError):
             within(5, leave)
         assert set(threading.enumerate()) <= before
+
+
+# Updates of several batches, stages, linked corpora
+
+
+@pytest.mark.parametrize('rounds, ends', [(1, [1, 2, 3, 4, 5]), (2, [2, 4, 5]), (3, [3, 5]),
+                                          (7, [5])])
+def test_an_update_ends_after_so_many_batches_and_with_the_epoch(no_audio, rounds, ends):
+    data_set = make_set(LENGTHS[:9], batch_size=2, numbatches_to_aggregate=rounds)
+    with Graph(data_set) as graph:
+        feeder = graph.feed(n_epochs=1)
+        steps = []
+        for step in feeder.all_steps():
+            graph.take(len(step.examples))
+            steps.append(step)
+    assert [step.index + 1 for step in steps if step.ends_update] == ends
+    assert {(step.weight, step.queue_index) for step in steps} == {(1.0, 0)}
+
+
+def test_steps_without_utterances_are_announced_to_those_who_ask(no_audio, monkeypatch):
+    monkeypatch.setattr(feeding.DataSet, 'read', lambda data_set, index: (
+        None if index == 1 else item(data_set, index)))
+    with Graph(make_set([3, 4, 5], batch_size=1)) as graph:
+        feeder = graph.feed(n_epochs=2)
+        counts = []
+        for steps in (feeder.all_steps(), feeder.epoch()):
+            for step in steps:
+                counts.append((step.index, len(step.examples)))
+                if step.examples:
+                    graph.take(1)
+        assert counts == [(0, 1), (1, 0), (2, 1), (0, 1), (2, 1)]
+
+
+def test_a_stage_holds_the_utterances_up_to_its_length():
+    data_set = make_set(LENGTHS)
+    short = data_set.up_to(4)
+    assert sorted(example.n_steps for example in short.examples) == [1, 2, 2, 2, 3, 4]
+    assert len(data_set) == len(LENGTHS) and short.total_batches == 1
+    assert flat(short.order(0)) != flat(data_set.order(0))
+
+
+def test_a_subset_has_a_queue_of_its_own(no_audio):
+    data_set = make_set([4, 2, 3])
+    sets = feeding.DataSets(data_set, make_set([1], 'dev'), make_set([1], 'test'),
+                            stages=[data_set.up_to(3), data_set])
+    assert [part.queue_index for part in (*sets.stages, sets.dev, sets.test)] == [0, 1, 2, 3]
+    with tf.Graph().as_default(), tf.Session() as session:
+        selector = tf.placeholder(tf.int32, [])
+        batch = sets.next_batch(selector, 1)
+        for stage, labels in zip(sets.stages, ([0, 1], [1, 2, 0])):
+            with stage.feed(session, n_epochs=1) as feeder:
+                [step] = within(HANG_S, list, feeder.all_steps())
+                taken = [session.run(batch, {selector: step.queue_index}).labels[0, 0]
+                         for _ in step.examples]
+            assert taken == labels
+
+
+def corpora(tmp_path, **values):
+    """DataSets of two corpora of 3 and 2 training utterances, and one each to validate and test."""
+    made = []
+    for folder, lengths in (('one', [1.0, 1.1, 1.2]), ('two', [1.05, 1.3])):
+        rows = []
+        for i, seconds in enumerate(lengths):
+            write_wav(tmp_path / folder / ('%d.wav' % i), speech(seconds, i))
+            rows.append(feeding.Utterance(str(tmp_path / folder / ('%d.wav' % i)),
+                                          '%s/%d' % (folder, i), 'a', corpus=folder))
+        made.append(rows)
+    config = load_config(importer='csv,csv', cache_dir=tmp_path / 'cache', **values)
+    object.__setattr__(config, 'importer', 'one,two')
+    both = made[0] + made[1]
+    return feeding.make_data_sets(config, text.Alphabet(), both, both[2:4], both[:1])
+
+
+def test_linked_corpora_are_parts_of_the_training_set_with_their_weights(tmp_path):
+    sets = corpora(tmp_path, importer_weights='2,1')
+    [stage] = sets.stages
+    assert [names(part) for part in stage.parts] == [['one/0', 'one/1', 'one/2'],
+                                                     ['two/0', 'two/1']]
+    assert names(sets.train) == names(stage.parts[0]) + names(stage.parts[1])
+    assert [part.queue_index for part in (*stage.parts, sets.dev, sets.test)] == [0, 1, 2, 3]
+    assert stage._weights == [1.0, 0.5]
+
+
+def test_without_weights_corpora_are_joined(tmp_path):
+    sets = corpora(tmp_path)
+    assert sets.stages == [sets.train] and len(sets.train) == 5
+
+
+def test_a_limit_is_that_of_each_linked_corpus(tmp_path):
+    sets = corpora(tmp_path, importer_weights='1,1', limit_train=2, limit_dev=1)
+    assert names(sets.train) == ['one/0', 'one/1', 'two/0', 'two/1']
+    assert names(sets.dev) == ['one/2', 'two/0']
+    assert names(corpora(tmp_path, limit_train=2).train) == ['one/0', 'one/1']
+
+
+def test_a_linked_corpus_of_which_nothing_is_left_is_named(tmp_path, monkeypatch):
+    check = feeding._check
+    monkeypatch.setattr(feeding, '_check', lambda utterance, *more: (
+        ('torn', None) if utterance.corpus == 'two' else check(utterance, *more)))
+    with pytest.raises(feeding.DataError, match='ds_importer_weights: .* of two is left'):
+        corpora(tmp_path, importer_weights='1,1')
+
+
+def test_a_stage_without_utterances_is_an_error_with_the_shortest_length(tmp_path):
+    with pytest.raises(feeding.DataError, match='at most 50 time steps, the shortest has 99'):
+        corpora(tmp_path, segment_lengths='50,full')
+    stages = corpora(tmp_path, segment_lengths='105,full').stages
+    assert [len(stage) for stage in stages] == [2, 5]

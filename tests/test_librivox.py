@@ -175,3 +175,11 @@ def test_real_speech_agrees_with_its_index(tmp_path, fetched):
         name: row['text'] for name, row in rows.items()}
     for name, row in rows.items():
         assert found[name].seconds == pytest.approx(float(row['seconds']), abs=0.01)
+
+
+def test_the_recipe_for_the_papers_network_holds_settings():
+    config = load_config(importer='librivox',
+                         config=os.path.join(PROJECT, 'data', 'librivox', 'config.json'))
+    assert (config.rnn, config.n_hidden, config.n_features, config.dropout_rate) == (
+        'vanilla', 2048, 494, 0)
+    assert (config.clip_grad_norm, config.learning_rate) == (400, 0.0003)

@@ -1,4 +1,4 @@
-"""The recurrent layers: the bidirectional LSTM against a plain loop of BasicLSTMCell in NumPy, and its gradients."""
+"""The recurrent layers against plain loops in NumPy, and their gradients."""
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf

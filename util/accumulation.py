@@ -12,7 +12,7 @@ import collections
 
 import tensorflow.compat.v1 as tf
 
-SCOPE = 'accumulated'
+from util import checkpoint
 
 # What the batches of an update added up to: list of (gradient, variable), and the loss
 Mean = collections.namedtuple('Mean', 'gradients loss')
@@ -20,7 +20,7 @@ Mean = collections.namedtuple('Mean', 'gradients loss')
 
 def batch_counter():
     """Variable that counts the batches since the last update, int64."""
-    with tf.variable_scope(SCOPE), tf.device('/cpu:0'):
+    with tf.variable_scope(checkpoint.SUMS), tf.device('/cpu:0'):
         return _zeros('n_batches', [], tf.int64)
 
 
@@ -33,8 +33,8 @@ class Accumulators:
     """
 
     def __init__(self, variables, n_batches):
-        self._variables, self.n_batches = variables, n_batches
-        with tf.variable_scope(SCOPE), tf.device('/cpu:0'):
+        self._variables, self._n_batches = variables, n_batches
+        with tf.variable_scope(checkpoint.SUMS), tf.device('/cpu:0'):
             self._sums = [_zeros(v.op.name, v.shape, v.dtype.base_dtype) for v in variables]
             self._loss = _zeros('loss', [], tf.float64)
             self._norm = _zeros('norm', [], tf.float64)
@@ -42,9 +42,9 @@ class Accumulators:
     def reset(self):
         """One operation that sets all sums to 0."""
         return tf.group(*[tf.assign(total, tf.zeros_like(total)) for total in (
-            *self._sums, self._loss, self._norm, self.n_batches)], name='reset')
+            *self._sums, self._loss, self._norm, self._n_batches)], name='reset')
 
-    def add(self, gradients, loss, weight, norm=1.0, scale=1.0):
+    def add(self, gradients, loss, weight, norm, scale):
         """Operation that adds a batch.
 
         Args:
@@ -58,10 +58,12 @@ class Accumulators:
         factor = tf.cast(weight, tf.float32) * tf.cast(scale, tf.float32)
         sums = [tf.assign_add(total, factor * of_variable[variable.ref()])
                 for total, variable in zip(self._sums, self._variables)]
+        with tf.control_dependencies(sums):  # the batch's dropout has read the number by then
+            counted = tf.assign_add(self._n_batches, 1)
         return tf.group(
             *sums, tf.assign_add(self._loss, tf.cast(factor * loss, tf.float64)),
             tf.assign_add(self._norm, tf.cast(weight, tf.float64) * tf.cast(norm, tf.float64)),
-            tf.assign_add(self.n_batches, 1))
+            counted)
 
     def mean(self):
         """The sums over the norm, as a Mean; not a number where nothing was added."""

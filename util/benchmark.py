@@ -3,10 +3,11 @@
     python -m util.benchmark [--json FILE] [--picture FILE]
 
 Training steps (forward, CTC, backward, Adam) of the notebook's network in several sizes, with our
-LSTM, with BlockLSTM and, where PyTorch is installed, of the same network in PyTorch; the beam
-search; feeding; the start of a run; the latency of an exported model. Each measurement runs in a
-process of its own, one after the other; the fastest repetition counts. It takes some eight minutes
-on two cores, which should have nothing else to do.
+LSTM, with BlockLSTM and, where PyTorch is installed, of the same network in PyTorch; those of the
+paper's network (`ds_rnn=vanilla`), against torch.nn.RNN; the beam search; feeding; the start of a
+run; the latency of an exported model. Each measurement runs in a process of its own, one after the
+other; the fastest repetition counts. It takes some ten minutes on two cores, which should have
+nothing else to do.
 """
 import argparse
 import collections
@@ -27,6 +28,7 @@ Size = collections.namedtuple('Size', 'n_hidden batch_size n_steps')
 
 MAIN = Size(494, 16, 300)  # the notebook's network
 SIZES = (MAIN, Size(494, 64, 300), Size(128, 16, 300), Size(1024, 16, 100), Size(2048, 8, 50))
+VANILLA_SIZES = (MAIN, *SIZES[2:])  # of the paper's network
 LONG, SHORT = Size(494, 16, 800), Size(494, 16, 100)   # eight times the steps
 SMALL = Size(494, 8, 300)                              # an eighth of the batch of SIZES[1]
 ROUNDS = {MAIN: 3}        # measurements of a size; 1 if it isn't here
@@ -71,6 +73,8 @@ def measure_all():
     torch = ['torch'] * _has_torch()
     for size in (*SIZES, SMALL, SHORT, LONG):
         chosen = ['own'] + ['block'] * (size == MAIN) + torch * (size in SIZES)
+        if size in VANILLA_SIZES:
+            chosen += ['vanilla'] + ['torch vanilla'] * len(torch)
         rounds = [[_measure('step', name, *size) for name in chosen]  # by turns
                   for _ in range(ROUNDS.get(size, 1))]
         for results in zip(*rounds):
@@ -94,11 +98,15 @@ def _has_torch():
                           stderr=subprocess.DEVNULL).returncode == 0
 
 
-def step_flop(size):
+def step_flop(size, vanilla=False):
     """Operations of a training step's matrix products: twice the weights a frame forward, twice
-    that backward, but no gradient of the input."""
+    that backward, but no gradient of the input. Those of the paper's network with `vanilla`."""
     n = size.n_hidden
-    weights = N_FEATURES * n + n * n + n * 2 * n + 2 * 3 * n * 4 * n + 2 * n * n + n * N_CHARACTER
+    weights = N_FEATURES * n + n * n + n * N_CHARACTER
+    if vanilla:
+        weights += n * n + 3 * n * n + n * n
+    else:
+        weights += n * 2 * n + 2 * 3 * n * 4 * n + 2 * n * n
     return 2 * size.batch_size * size.n_steps * (3 * weights - N_FEATURES * n)
 
 
@@ -143,9 +151,11 @@ def measure_peak():
 def measure_step(implementation, *size):
     """One training step; `seconds`, and the MB that it adds to the process at its peak."""
     size = Size(*size)
-    run = _torch_step(size) if implementation == 'torch' else _own_step(implementation, size)
+    vanilla = 'vanilla' in implementation
+    run = (_torch_step(size, vanilla) if implementation.startswith('torch') else _own_step(
+        {'rnn': 'vanilla'} if vanilla else {'rnn_impl': implementation}, size))
     before = _memory_mb(peak=False)
-    seconds = _fastest(run, step_flop(size))
+    seconds = _fastest(run, step_flop(size, vanilla))
     return {'implementation': implementation, **size._asdict(), 'seconds': seconds,
             'memory_mb': _memory_mb() - before, 'process_mb': _memory_mb()}
 
@@ -156,12 +166,12 @@ def _labels(size):
     return np.random.default_rng(1).integers(0, N_CHARACTER - 1, (size.batch_size, n_labels))
 
 
-def _own_step(implementation, size):
+def _own_step(values, size):
     tf = _tensorflow()
     import DeepSpeech
     from util import feeding
     config, _ = settings.load({'ds_importer': 'csv', 'ds_n_hidden': str(size.n_hidden),
-                               'ds_rnn_impl': implementation})
+                               **{'ds_' + name: value for name, value in values.items()}})
     config = settings.with_towers(config, 0)
     labels = _labels(size)
     frames = np.random.default_rng(0).normal(
@@ -184,13 +194,15 @@ def _own_step(implementation, size):
     return lambda: run(*values)
 
 
-def _torch_step(size):
+def _torch_step(size, vanilla):
     import torch
     n = size.n_hidden
-    widths = ((N_FEATURES, n), (n, n), (n, 2 * n), (2 * n, n), (n, N_CHARACTER))
+    n_4 = n if vanilla else 2 * n  # width of layer 4's input, and of its output
+    widths = ((N_FEATURES, n), (n, n), (n, n_4), (n_4, n), (n, N_CHARACTER))
     dense = torch.nn.ModuleList(torch.nn.Linear(*pair) for pair in widths)
-    lstm = torch.nn.LSTM(2 * n, n, bidirectional=True)
-    optimizer = torch.optim.Adam([*dense.parameters(), *lstm.parameters()], fused=True)
+    recurrent = (torch.nn.RNN(n_4, n, nonlinearity='relu', bidirectional=True) if vanilla
+                 else torch.nn.LSTM(n_4, n, bidirectional=True))
+    optimizer = torch.optim.Adam([*dense.parameters(), *recurrent.parameters()], fused=True)
     labels = torch.tensor(_labels(size))
     windows = torch.randn(size.n_steps, size.batch_size, N_FEATURES)
     lengths = [torch.full((size.batch_size,), n) for n in (size.n_steps, labels.shape[1])]
@@ -201,7 +213,9 @@ def _torch_step(size):
 
     def run():
         optimizer.zero_grad()
-        x, _ = lstm(layer(2, layer(1, layer(0, windows))))
+        x, _ = recurrent(layer(2, layer(1, layer(0, windows))))
+        if vanilla:
+            x = x[:, :, :n] + x[:, :, n:]
         logits = dense[4](layer(3, x))
         loss = torch.nn.functional.ctc_loss(torch.log_softmax(logits, 2), labels, *lengths,
                                             blank=N_CHARACTER - 1)
@@ -324,6 +338,11 @@ def _ratios(figures):
         ours, other = _step(figures, size), _step(figures, size, 'torch')
         if other:
             found['step, PyTorch, %s' % _words(size)] = ours['seconds'] / other['seconds']
+    for size in VANILLA_SIZES:
+        ours, other = (_step(figures, size, name) for name in ('vanilla', 'torch vanilla'))
+        if ours and other:
+            found['step of the paper\'s network, torch.nn.RNN, %s' % _words(size)] = (
+                ours['seconds'] / other['seconds'])
     if _step(figures, MAIN, 'torch'):
         found['memory of the step, PyTorch, %s' % _words(MAIN)] = (
             main['memory_mb'] / _step(figures, MAIN, 'torch')['memory_mb'])
@@ -350,7 +369,7 @@ def table(figures):
     rows = [COLUMNS, ('matrix product', '', '', '%.0f' % peak, '100 %', '')]
     for step in figures['steps']:
         size = Size(*[step[name] for name in Size._fields])
-        gflops = step_flop(size) / step['seconds'] / 1e9
+        gflops = step_flop(size, 'vanilla' in step['implementation']) / step['seconds'] / 1e9
         rows.append(('step, %s, %s' % (step['implementation'], _words(size)),
                      '%.1f' % (1e3 * step['seconds']), '%.0f' % (
                          size.batch_size * size.n_steps / FRAMES_A_SECOND / step['seconds']),

@@ -9,7 +9,7 @@ import tensorflow.compat.v1 as tf
 log = logging.getLogger(__name__)
 
 BASENAME = 'model.ckpt'
-NO_WEIGHTS = ('run_state/', 'accumulated/')  # variables that are no weights, by their scope
+STATE, SUMS = 'run_state', 'accumulated'  # scopes of variables that are no weights
 BEST_DIR = 'best'  # below the checkpoint directory: the best by dev loss
 
 # The notebook's names (TensorFlow 0.12) of what TensorFlow 1.x and this project call otherwise
@@ -125,8 +125,13 @@ def weights_in(reader):
     what a run keeps of itself."""
     renamed = dict((theirs, ours) for ours, theirs in NOTEBOOK_NAMES)
     return [(renamed.get(name, name), name) for name in sorted(reader.get_variable_to_shape_map())
-            if not (name.startswith(NO_WEIGHTS) or '/Adam' in name or 'global_step' in name.lower()
+            if not (of_the_run(name) or '/Adam' in name or 'global_step' in name.lower()
                     or name.endswith('_power'))]
+
+
+def of_the_run(name):
+    """Whether a variable is one in which a run keeps something of itself."""
+    return name.startswith((STATE + '/', SUMS + '/'))
 
 
 def check_newest(config, n_character):

@@ -128,7 +128,8 @@ class Config:
     # Several corpora, and updates of several batches
     importer_weights: str = _setting(
         '', 'a weight for each of several importers, comma-separated: each has its own queue, and '
-        'an update takes a batch of each; 0 leaves one out; empty: joined', source=NABU)
+        'an update takes a batch of each; 0 leaves one other than the first out; empty: joined',
+        source=NABU)
     numbatches_to_aggregate: int = _setting(
         1, 'batches (of each linked corpus) whose gradients make one update', 'batches', low=1,
         source=NABU)
@@ -175,8 +176,9 @@ class Config:
     timit_sa: bool = _setting(False, "use TIMIT's sa sentences, which all speakers read")
 
     # Training
-    training_iters: int = _setting(15, 'epochs to train in all (also `ds_epochs`); 0: only test '
-                                   'and export a checkpoint', 'epochs', low=0, source=NOTEBOOK)
+    training_iters: int = _setting(15, 'epochs to train, in each of several stages (also '
+                                   '`ds_epochs`); 0: only test and export a checkpoint', 'epochs',
+                                   low=0, source=NOTEBOOK)
     batch_size: int = _setting(64, 'utterances in a batch of one tower', 'utterances', low=1,
                                source=NOTEBOOK)
     train_batch_size: int = _setting(None, 'the same, for training', 'utterances', low=1,
@@ -190,7 +192,8 @@ class Config:
                                 choices=BATCH_ORDERS)
     numbuckets: int = _setting(32, 'length buckets of the order `bucketed`', 'buckets', low=1,
                                source=NABU)
-    limit_train: int = _setting(0, 'use the first n training utterances; 0: all', 'utterances',
+    limit_train: int = _setting(0, 'use the first n training utterances, of linked '
+                               'corpora of each; 0: all', 'utterances',
                                 low=0, source=DEEPSPEECH)
     limit_dev: int = _setting(0, 'the same for validation', 'utterances', low=0, source=DEEPSPEECH)
     limit_test: int = _setting(0, 'the same for the test', 'utterances', low=0, source=DEEPSPEECH)
@@ -257,12 +260,14 @@ class Config:
                               source=NOTEBOOK)
     feature_stride: int = _setting(1, 'keep every n-th frame (2: as from December 2016)', 'frames',
                                    low=1, high=10)
-    n_hidden: int = _setting(None, 'width of layers 1, 2, 5 and of the LSTM cell', **_WIDTH,
+    n_hidden: int = _setting(None, 'width of layers 1, 2, 5 and of layer 4 in each direction',
+                             **_WIDTH,
                              derived='`n_input + 2*n_input*n_context`')
     n_hidden_1: int = _setting(None, 'width of layer 1', **_WIDTH, derived='`ds_n_hidden`')
     n_hidden_2: int = _setting(None, 'width of layer 2', **_WIDTH, derived='`ds_n_hidden`')
     n_hidden_5: int = _setting(None, 'width of layer 5', **_WIDTH, derived='`ds_n_hidden`')
-    n_cell_dim: int = _setting(None, 'width of the LSTM cell; layer 3 has twice that', **_WIDTH,
+    n_cell_dim: int = _setting(None, 'width of layer 4 in each direction; layer 3 has twice that, '
+                               'or as much with `ds_rnn=vanilla`', **_WIDTH,
                                derived='`ds_n_hidden`')
     relu_clip: float = _setting(20.0, 'ceiling of the activation', low=0.0, source=NOTEBOOK)
     default_stddev: float = _setting(0.1, 'standard deviation of the initial weights and biases',
@@ -419,7 +424,13 @@ def _check_together(config):
     if config.rnn == 'vanilla' and config.rnn_impl not in ('auto', 'own'):
         raise ConfigError('ds_rnn_impl must be auto or own where ds_rnn is vanilla, got %s'
                           % config.rnn_impl)
-    if uses_dev_loss(config) and not config.validation_step:
+    for name, used, other, needed in (
+            ('loss_norm', config.loss_norm == 'labels', 'normalize_gradients',
+             config.normalize_gradients),
+            ('reset_tries', config.reset_tries, 'num_tries', config.num_tries)):
+        if used and not needed:
+            raise ConfigError('ds_%s has no effect unless ds_%s is set' % (name, other))
+    if uses_dev_loss(config) and config.training_iters and not config.validation_step:
         raise ConfigError('ds_validation_step must be at least 1 for %s, got 0'
                           % ', '.join(uses_dev_loss(config)))
 

@@ -50,9 +50,12 @@ Example = collections.namedtuple('Example', 'utterance transcript n_steps second
 # One step of an epoch, a batch for all towers, ready in a queue: the examples that it takes, those
 # that turned out unreadable left out; index of the queue; weight of its corpus; and whether an
 # update of the weights ends with it.
-class Step(collections.namedtuple('Step', 'index examples queue_index weight ends_update',
-                                  defaults=[0, 1.0, True])):
-    """See above."""
+_STEP = collections.namedtuple('Step', 'index examples queue_index weight ends_update',
+                               defaults=[0, 1.0, True])
+
+
+class Step(_STEP):
+    """A step, with the length of its audio."""
 
     @property
     def seconds(self):
@@ -122,10 +125,11 @@ def _stages(train, config):
         train = _link(train, config)
     stages = [train if length is None else train.up_to(length) for length in config.stages]
     for stage, length in zip(stages, config.stages):
-        if len(train) and not len(stage):
+        if config.training_iters and len(train) and not len(stage):
             raise DataError('ds_segment_lengths: no training utterance has at most %d time steps, '
                             'the shortest has %d' % (length, min(
-                                example.n_steps for example in train.examples)))
+                                example.n_steps for part in train.parts
+                                for example in part.examples)))
     return stages
 
 
@@ -137,7 +141,7 @@ def _link(train, config):
     """
     weights = {name: weight for name, weight in zip(config.corpora, config.linked_weights)
                if weight}
-    if len(weights) < 2 or not len(train):
+    if len(weights) < 2 or not len(train) or not config.training_iters:
         return train
     sets = []
     for name in weights:
@@ -338,15 +342,8 @@ class DataSet:
         return [step.tolist() for step in steps]
 
     def ends_update(self, index):
-        """Whether an update ends with this step of an epoch: after so many batches, and with the
-        epoch's last."""
-        return ((index + 1) % self._config.numbatches_to_aggregate == 0
-                or index + 1 == self.total_batches)
-
-    @property
-    def total_updates(self):
-        """Updates of an epoch."""
-        return -(-self.total_batches // self._config.numbatches_to_aggregate)
+        """Whether an update ends with this step of an epoch."""
+        return linked.ends_update(index, self.total_batches, 1, self._config)
 
     def padding(self, epoch=0):
         """Share of the frames of an epoch that only fill up their batch."""

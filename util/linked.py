@@ -2,6 +2,18 @@
 import zlib
 
 
+def ends_update(index, total_batches, n_parts, config):
+    """Whether an update ends with a step of an epoch: after so many rounds, and with the last.
+
+    Args:
+      index: the step's.
+      total_batches: steps of an epoch.
+      n_parts: batches of a round.
+    """
+    return ((index + 1) % (n_parts * config.numbatches_to_aggregate) == 0
+            or index + 1 == total_batches)
+
+
 class LinkedSets:
     """Training sets of several corpora, each with a weight and a queue of its own, for one network.
 
@@ -13,16 +25,10 @@ class LinkedSets:
     """
 
     def __init__(self, sets, weights, config):
-        self.name, self._weights, self._config = sets[0].name, weights, config
-        self.parts = sets
+        self.parts, self._weights, self._config = sets, weights, config
 
     def __len__(self):
         return sum(map(len, self.parts))
-
-    @property
-    def examples(self):
-        """Those of all sets."""
-        return [example for part in self.parts for example in part.examples]
 
     @property
     def rounds(self):
@@ -34,23 +40,16 @@ class LinkedSets:
         """Steps of an epoch, a batch of one set each."""
         return self.rounds * len(self.parts)
 
-    @property
-    def total_updates(self):
-        """Updates of an epoch."""
-        return -(-self.rounds // self._config.numbatches_to_aggregate)
-
     def ends_update(self, index):
         """Whether an update ends with this step of an epoch."""
-        return ((index + 1) % (len(self.parts) * self._config.numbatches_to_aggregate) == 0
-                or index + 1 == self.total_batches)
+        return ends_update(index, self.total_batches, len(self.parts), self._config)
 
     def up_to(self, length):
         """LinkedSets of the utterances of at most so many time steps; without a set that has
         none."""
         pairs = [(part.up_to(length), weight) for part, weight in zip(self.parts, self._weights)]
-        pairs = [(part, weight) for part, weight in pairs if len(part)]
-        return LinkedSets(*map(list, zip(*pairs)), self._config) if pairs else (
-            self.parts[0].up_to(length))
+        return LinkedSets([part for part, _ in pairs if len(part)],
+                          [weight for part, weight in pairs if len(part)], self._config)
 
     def order_checksum(self, epoch):
         """As that of a DataSet."""

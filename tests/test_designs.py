@@ -1,0 +1,273 @@
+"""Whole runs of DeepSpeech.py with several corpora, sums of gradients, a plateau, stages, short
+steps and the paper's network; the corpus is that of test_train.py."""
+import glob
+import os
+import re
+
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+from conftest import PROJECT, make_corpus, run_deepspeech, write_manifest
+from test_train import STOPPING, epochs, events, fails, final_line, started, stop_and_resume
+
+
+def losses(run, set_name='train'):
+    assert run.returncode == 0, run.stdout
+    return [float(loss) for loss in epochs(run.stdout, set_name)]
+
+
+def say_and_check(what, got, expected, tolerance=1e-6):
+    """The deviation stands in the output of `pytest -s`."""
+    worst = np.abs(np.divide(got, expected) - 1).max()
+    print('\ndeviation of %s: %.1e' % (what, worst))
+    assert len(got) == len(expected) and worst < tolerance
+
+
+def weights_of(path):
+    """{name: value} of a checkpoint."""
+    reader = tf.train.load_checkpoint(str(path))
+    return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
+
+
+@pytest.fixture(scope='module')
+def plain(tmp_path_factory):
+    """A corpus and a run of two epochs on it without any of these settings."""
+    folder = make_corpus(tmp_path_factory.mktemp('plain'))
+    return folder, run_deepspeech(folder, dropout_rate=0, export_dir='export')
+
+
+# Several corpora, updates of several batches
+
+
+def test_two_batches_an_update_are_one_of_twice_the_size(plain, corpus):
+    rounds = run_deepspeech(corpus, dropout_rate=0, train_batch_size=1, numbatches_to_aggregate=2)
+    say_and_check('epochs of 2 x 1 against batches of 2', losses(rounds), losses(plain[1]))
+    assert final_line(rounds.stdout) == final_line(plain[1].stdout)
+    assert weights_of(corpus / 'ckpt')['global_step'] == 6
+    steps = events(corpus, 'train')['step_loss']
+    say_and_check('losses of the updates', [loss for _, loss in steps],
+                  [loss for _, loss in events(plain[0], 'train')['step_loss']])
+
+
+def test_a_corpus_with_the_weight_0_is_left_out(plain, corpus):
+    run = run_deepspeech(corpus, dropout_rate=0, importer='csv,csv', importer_weights='1,0',
+                         dataset_path='.,nowhere')
+    assert losses(run) == losses(plain[1]) and losses(run, 'dev') == losses(plain[1], 'dev')
+    assert final_line(run.stdout) == final_line(plain[1].stdout)
+
+
+def test_linked_corpora_of_equal_weight_are_the_concatenation(corpus):
+    rows = [('wav/good%d.wav' % i, text) for i, text in enumerate('one two six ten'.split())]
+    write_manifest(corpus / 'train.csv', rows)  # four lengths, so that their order is one alone
+    common = dict(dropout_rate=0, importer='csv,csv', dataset_path='.,.')
+    joined = run_deepspeech(corpus, **common)
+    linked = run_deepspeech(corpus, importer_weights='3,3', train_batch_size=1,
+                            normalize_gradients=1, checkpoint_dir='linked', **common)
+    say_and_check('linked corpora against the concatenation', losses(linked), losses(joined))
+    assert final_line(linked.stdout) == final_line(joined.stdout)
+    assert re.search(r'; csv#1 loss [\d.]+, WER [\d.]+%; csv#2 loss', linked.stdout)
+    report = linked.stdout.split('Test: ')[1]
+    lines = re.findall(r'^ +csv#[12] loss [\d.]+, WER [\d.]+%, 2 utterances$', report, re.M)
+    assert len(lines) == 2
+    assert {'loss_csv#1', 'wer_csv#2'} <= set(events(corpus, 'test'))
+
+
+def test_a_run_goes_on_in_the_middle_of_an_accumulation(corpus):
+    stop = """
+train_step = DeepSpeech._train_step
+def stop_with_the_third_batch(run, state, step, *more):
+    if state.epoch == 1 and step.index == 2: os.kill(os.getpid(), signal.SIGINT)
+    return train_step(run, state, step, *more)
+DeepSpeech._train_step = stop_with_the_third_batch
+sums = {}
+save = DeepSpeech._save
+def save_and_tell(run, state, **more):
+    print('saved with', run.session.run(run.model.update.n_batches), 'batches of an update')
+    return save(run, state, **more)
+DeepSpeech._save = save_and_tell
+"""
+    whole, stopped, resumed = stop_and_resume(
+        corpus, stop, train_batch_size=1, numbatches_to_aggregate=2, dropout_rate=0.3,
+        importer='csv,csv', dataset_path='.,.', importer_weights='1,0.5', normalize_gradients=1)
+    assert 'saved ckpt/model.ckpt-3: 1 epochs and 3 steps' in stopped.stdout
+    assert 'saved with 3 batches of an update' in stopped.stdout
+    assert epochs(resumed.stdout) == epochs(whole.stdout)[1:]
+
+
+def test_other_settings_of_an_update_begin_the_unfinished_epoch_anew(corpus):
+    stop = """
+train_step = DeepSpeech._train_step
+def stop_with_the_first_batch(run, *more):
+    os.kill(os.getpid(), signal.SIGINT)
+    return train_step(run, *more)
+DeepSpeech._train_step = stop_with_the_first_batch
+"""
+    (corpus / 'stopped.py').write_text(STOPPING % (PROJECT, stop))
+    run_deepspeech(corpus, script='stopped.py', numbatches_to_aggregate=2, train_batch_size=1)
+    resumed = run_deepspeech(corpus, restore_checkpoint=1, numbatches_to_aggregate=3,
+                             train_batch_size=1, dropout_rate=0, epochs=1)
+    assert 'the unfinished epoch starts anew' in resumed.stdout
+    fresh = run_deepspeech(corpus, numbatches_to_aggregate=3, train_batch_size=1, dropout_rate=0,
+                           epochs=1, checkpoint_dir='fresh')
+    assert losses(resumed) == losses(fresh)  # nothing of the first batch was left in the sums
+
+
+# Learning rate, plateau, curriculum, warm start
+
+PLATEAU = """
+LOSSES = {1: 500.0, 2: 600.0, 3: 400.0, 4: 450.0, 5: 700.0}
+validate, inference = DeepSpeech._validate, DeepSpeech.run_inference
+def validate_with_made_up_losses(run, state, feeder):
+    DeepSpeech.run_inference = lambda *arguments: inference(*arguments)._replace(
+        loss=LOSSES[state.epoch])
+    try:
+        return validate(run, state, feeder)
+    finally:
+        DeepSpeech.run_inference = inference
+        if state.epoch == STOP: os.kill(os.getpid(), signal.SIGINT)
+DeepSpeech._validate = validate_with_made_up_losses
+"""
+
+
+def test_plateau_worse_halve_go_back_stop_and_resume_in_its_midst(corpus):
+    values = dict(epochs=9, num_tries=3, valid_adapt=0.5, go_back=1, dropout_rate=0.2,
+                  learning_rate=0.004, checkpoint_step=0)
+
+    def run(stop, **more):
+        (corpus / 'plateau.py').write_text(STOPPING % (PROJECT, 'STOP = %d' % stop + PLATEAU))
+        return run_deepspeech(corpus, script='plateau.py', **values, **more)
+
+    whole = run(0, checkpoint_dir='whole')
+    assert started(whole.stdout) == [1, 2, 3, 4, 5]
+    wanted = ['dev loss 600.000000 is no better than 500.000000: try 1 of 3, learning rate times '
+              '0.5', 'went back to the weights of whole/best/model.ckpt-3',
+              'learning rate 0.002; ', 'dev loss 450.000000 is no better than 400.000000: try 2',
+              'went back to the weights of whole/best/model.ckpt-9',
+              'dev loss 700.000000 is no better than 400.000000: try 3', 'learning rate 0.001; ',
+              'training stops: no better dev loss in 3 tries', 'best by dev loss (400.000000)']
+    found = [whole.stdout.find(words) for words in wanted]
+    assert -1 not in found and found == sorted(found), whole.stdout
+    rates = [rate for _, rate in events(corpus, 'train')['learning_rate']]
+    assert rates == pytest.approx([0.004, 0.004, 0.002, 0.002, 0.001])
+
+    stopped = run(2)
+    assert stopped.returncode == 130, stopped.stdout
+    there, best = weights_of(corpus / 'ckpt'), weights_of(corpus / 'ckpt' / 'best')
+    assert there['global_step'] == 6 and best['global_step'] == 3
+    for name in ('h1', 'b6', 'h3/Adam', 'h3/Adam_1', 'beta2_power'):
+        np.testing.assert_array_equal(there[name], best[name])
+    assert (there['run_state/tries'], there['run_state/lr_factor']) == (1, 0.5)
+    resumed = run(0, restore_checkpoint=1)
+    assert 'going on with epoch 3 at learning rate 0.002' in resumed.stdout
+    assert epochs(resumed.stdout) == epochs(whole.stdout)[2:]
+    assert final_line(resumed.stdout) == final_line(whole.stdout)
+    again = run(0, restore_checkpoint=1)
+    assert started(again.stdout) == []
+    assert 'a higher ds_num_tries goes on' in again.stdout
+
+
+def test_a_run_goes_on_in_the_middle_of_a_stage(corpus):
+    stop = """
+train_step = DeepSpeech._train_step
+def stop_in_the_second_stage(run, state, step, *more):
+    if state.stage == 1 and step.index == 1: os.kill(os.getpid(), signal.SIGINT)
+    return train_step(run, state, step, *more)
+DeepSpeech._train_step = stop_in_the_second_stage
+"""
+    whole, stopped, resumed = stop_and_resume(
+        corpus, stop, segment_lengths='125,full', train_batch_size=1, dropout_rate=0.2,
+        learning_rate_decay=0.1)
+    assert 'Stage 2 of 2: all utterances, 5 of 5' in whole.stdout
+    assert started(whole.stdout) == [1, 2, 3, 4]
+    assert 'saved ckpt/model.ckpt-6: 2 epochs and 2 steps' in stopped.stdout  # 2 short utterances
+    assert 'going on with epoch 3' in resumed.stdout and 'stage 2 of 2' in resumed.stdout
+    assert epochs(resumed.stdout) == epochs(whole.stdout)[2:]
+    rates = [rate for _, rate in events(corpus, 'train')['learning_rate']]
+    assert rates == pytest.approx([0.001 * 0.1**0.75, 0.0001])
+
+
+def test_a_warm_start_has_the_weights_of_the_other_model(plain, corpus):
+    best = str(plain[0] / 'ckpt' / 'best')
+    run = run_deepspeech(corpus, init_from=best, epochs=1, learning_rate=0, dropout_rate=0)
+    assert losses(run, 'dev') == losses(plain[1], 'dev')[1:]
+    assert run.stdout.count(' loaded') == 14 and 'not loaded' not in run.stdout
+    assert final_line(run.stdout) == final_line(plain[1].stdout)
+    again = run_deepspeech(corpus, init_from=best, restore_checkpoint=1, epochs=1)
+    assert 'ds_init_from is not used' in again.stdout
+
+
+@pytest.mark.parametrize('path, words', [
+    ('nowhere', ['ds_init_from', 'nowhere']), ('wav', ['ds_init_from', 'no checkpoint in wav']),
+    ('train.csv', ['ds_init_from', 'train.csv']), ('none.npz', ['ds_init_from', 'none.npz'])])
+def test_weights_to_start_from_that_are_none(corpus, path, words):
+    fails(run_deepspeech(corpus, init_from=path), *words)
+
+
+def test_what_acts_on_the_dev_loss_needs_a_dev_set(corpus):
+    fails(run_deepspeech(corpus, num_tries=2, dev_files=''), 'ds_num_tries', 'dev set')
+
+
+# Short steps
+
+
+def test_summaries_and_checkpoints_by_steps_and_shapes(corpus):
+    kill = """
+save = DeepSpeech._save
+def kill_at_step_4(run, state, **more):
+    path = save(run, state, **more)
+    if state.epoch == 1 and state.epoch_step == 1: os.kill(os.getpid(), signal.SIGKILL)
+    return path
+DeepSpeech._save = kill_at_step_4
+"""
+    values = dict(checkpoint_steps=2, summary_steps=3, checkpoint_step=0, dropout_rate=0.2,
+                  print_batch_shapes=1, log_variables=1)
+    whole = run_deepspeech(corpus, checkpoint_dir='whole', **values)
+    assert re.findall(r'^Step (\d+): loss [\d.]+, saved (\S+)$', whole.stdout, re.M) == [
+        (n, 'whole/model.ckpt-' + n) for n in '246']
+    logged = events(corpus, 'train')
+    assert [step for step, _ in logged['step_loss']] == [3, 6]
+    assert [step for step, _ in logged['h1/mean']] == [3, 6]
+    # of the longest of 1.2 s: 119 steps, with 9 frames of margin on either side
+    assert ('train batch 1: features [2, 137, 26], seq_len [2] of 119 to 119, labels [2, 8], '
+            'label_len [2] of 7 to 8, logits [119, 2, 29]') in whole.stdout
+    assert 'dev batch 1: features [2, ' in whole.stdout and 'test batch 1: ' in whole.stdout
+    (corpus / 'killed.py').write_text(STOPPING % (PROJECT, kill))
+    assert run_deepspeech(corpus, script='killed.py', **values).returncode == -9
+    resumed = run_deepspeech(corpus, restore_checkpoint=1, **values)
+    assert 'restored ckpt/model.ckpt-4: 1 epochs done and 1 steps of the next' in resumed.stdout
+    assert epochs(resumed.stdout) == epochs(whole.stdout)[1:]
+    assert final_line(resumed.stdout) == final_line(whole.stdout)
+
+
+# The paper's network
+
+
+def test_the_papers_network_trains_resumes_and_is_exported(corpus):
+    values = dict(rnn='vanilla', export_dir='export', dropout_rate=0.1, dropout_rate4=0.1,
+                  towers=2)
+    whole = run_deepspeech(corpus, checkpoint_dir='whole', **values)
+    assert losses(whole)[1] < losses(whole)[0]
+    run_deepspeech(corpus, **dict(values, epochs=1))
+    resumed = run_deepspeech(corpus, restore_checkpoint=1, **values)
+    assert epochs(resumed.stdout) == epochs(whole.stdout)[1:]
+    assert final_line(resumed.stdout) == final_line(whole.stdout)
+    weights = weights_of(corpus / 'ckpt')
+    shapes = {name: weights[name].shape for name in ('h3', 'h4', 'b4', 'r4_fw', 'r4_bw', 'h5')}
+    assert shapes == {'h3': (32, 32), 'h4': (32, 32), 'b4': (32,), 'r4_fw': (32, 32),
+                      'r4_bw': (32, 32), 'h5': (32, 32)}
+    with tf.Graph().as_default(), tf.Session() as session:
+        path = sorted(glob.glob(str(corpus / 'export' / '*')))[-1]
+        loaded = tf.saved_model.load(session, [tf.saved_model.SERVING], path)
+        signature = loaded.signature_def['with_length']
+        outputs = session.run(signature.outputs['outputs'].name, {
+            signature.inputs['input'].name: np.zeros((2, 30, 494), np.float32),
+            signature.inputs['input_length'].name: [30, 12]})
+    assert outputs.shape[:2] == (1, 2)
+
+
+def test_a_checkpoint_of_the_other_network_is_refused(plain):
+    run = run_deepspeech(plain[0], restore_checkpoint=1, rnn='vanilla', checkpoint_dir='ckpt',
+                         epochs=3)
+    fails(run, 'ds_rnn is lstm there and vanilla here')
+    assert os.path.exists(plain[0] / 'ckpt' / 'model.ckpt-6.index')
