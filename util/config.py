@@ -424,12 +424,8 @@ def _check_together(config):
     if config.rnn == 'vanilla' and config.rnn_impl not in ('auto', 'own'):
         raise ConfigError('ds_rnn_impl must be auto or own where ds_rnn is vanilla, got %s'
                           % config.rnn_impl)
-    for name, used, other, needed in (
-            ('loss_norm', config.loss_norm == 'labels', 'normalize_gradients',
-             config.normalize_gradients),
-            ('reset_tries', config.reset_tries, 'num_tries', config.num_tries)):
-        if used and not needed:
-            raise ConfigError('ds_%s has no effect unless ds_%s is set' % (name, other))
+    if config.loss_norm == 'labels' and not config.normalize_gradients:
+        raise ConfigError('ds_normalize_gradients must be on for ds_loss_norm=labels, got off')
     if uses_dev_loss(config) and config.training_iters and not config.validation_step:
         raise ConfigError('ds_validation_step must be at least 1 for %s, got 0'
                           % ', '.join(uses_dev_loss(config)))
