@@ -783,13 +783,12 @@ def _train_stage(run, state, dev_feeder):
             log.info('Epoch %d of %d started', epoch, schedule.n_epochs(config, state))
             state, train_outcome = _train_epoch(run, state, data_set, feeder)
             _report('Training', train_outcome, config)
-            learning_rate = _learning_rate(run, state)
+            learning_rate, best = _learning_rate(run, state), state.best_dev_loss
             state, new_dev = _validate(run, state, dev_feeder)
             dev_outcome = new_dev or dev_outcome
-            is_saved = new_dev and new_dev.loss == state.best_dev_loss
-            if not is_saved and (schedule.stage_done(config, state) or schedule.due(
-                    config.checkpoint_step, epoch, config, state)):
-                _save(run, state)
+            due = schedule.due(config.checkpoint_step, epoch, config, state)
+            if (due or schedule.stage_done(config, state)) and state.best_dev_loss == best:
+                _save(run, state)  # else the validation did
             with _saved_on_failure(run, state):
                 _log_epoch(run, state, train_outcome, new_dev, learning_rate)
     if schedule.stopped(config, state):
