@@ -738,22 +738,34 @@ def train(run, state):
         dev_feeder = None
         if config.validation_step:
             dev_feeder = feeders.enter_context(data_sets.dev.feed(run.session))
-        if state.validated < state.epoch:  # the run before was interrupted in its validation
+        if config.training_iters and state.validated < state.epoch:
+            # the run before was interrupted in its validation
             state, dev_outcome = _validate(run, state, dev_feeder)
+            if state.best_epoch < state.epoch:
+                _save(run, state)
         while config.training_iters:
             if not schedule.stage_done(config, state):
                 state, train_outcome, new_dev = _train_stage(run, state, dev_feeder)
                 dev_outcome = new_dev or dev_outcome
+            _say_stopped(config, state)
             if schedule.next_stage(config, state) is None:
                 break
             state = _begin_stage(run, state)
     return state, train_outcome, dev_outcome
 
 
+def _say_stopped(config, state):
+    """Says where the plateau ended a stage before its last epoch."""
+    if schedule.stopped(config, state) and state.epoch < schedule.last_epoch(config, state):
+        log.info('%s after epoch %d: %d of %d tries without a better dev loss',
+                 'training stops' if schedule.next_stage(config, state) is None
+                 else 'the stage ends', state.epoch, state.tries, config.num_tries)
+
+
 def _begin_stage(run, state):
     """The State at the begin of the next stage; where the one before was stopped, it starts from
     the best weights."""
-    if schedule.stopped(run.config, state):
+    if schedule.stopped(run.config, state) and not run.config.go_back:
         _go_back(run, state)
     return schedule.next_stage(run.config, state)
 
@@ -783,17 +795,14 @@ def _train_stage(run, state, dev_feeder):
             log.info('Epoch %d of %d started', epoch, schedule.n_epochs(config, state))
             state, train_outcome = _train_epoch(run, state, data_set, feeder)
             _report('Training', train_outcome, config)
-            learning_rate, best = _learning_rate(run, state), state.best_dev_loss
+            learning_rate = _learning_rate(run, state)
             state, new_dev = _validate(run, state, dev_feeder)
             dev_outcome = new_dev or dev_outcome
             due = schedule.due(config.checkpoint_step, epoch, config, state)
-            if (due or schedule.stage_done(config, state)) and state.best_dev_loss == best:
+            if (due or schedule.stage_done(config, state)) and state.best_epoch < epoch:
                 _save(run, state)  # else the validation did
             with _saved_on_failure(run, state):
                 _log_epoch(run, state, train_outcome, new_dev, learning_rate)
-    if schedule.stopped(config, state):
-        log.info('%s: no better dev loss in %d tries', 'training stops' if schedule.next_stage(
-            config, state) is None else 'the stage ends', state.tries)
     return state, train_outcome, dev_outcome
 
 
@@ -855,7 +864,8 @@ def _after_update(run, state, values, progress):
     if every and number % every == 0:
         path = _save(run, state)
         progress.close()
-        log.info('Step %d: loss %f, saved %s', number, values['step_loss'], path)
+        log.info('Step %d: loss%s %f, saved %s', number, ' per label' if (
+            run.config.loss_norm == 'labels') else '', values['step_loss'], path)
 
 
 @contextlib.contextmanager
@@ -983,6 +993,8 @@ def _validate(run, state, feeder):
 
     Returns:
       (State, Outcome or None).
+    Raises:
+      DataError: nothing of the dev set can be read, but its loss is needed.
     """
     config = run.config
     due = schedule.due(config.validation_step, state.epoch, config, state)
@@ -993,10 +1005,13 @@ def _validate(run, state, feeder):
     except Interrupted:
         _save_and_interrupt(run, state)
     _report('Validation', outcome, config)
+    if not outcome.rates and settings.uses_dev_loss(config):
+        raise feeding.DataError('%s: no utterance of the dev set could be read; saved %s' % (
+            ', '.join(settings.uses_dev_loss(config)), _save(run, state)))
     if not math.isfinite(outcome.loss):
         log.warning('the dev loss is %f; these weights are not kept as the best', outcome.loss)
-    after = schedule.after_validation(config, state, outcome.loss)._replace(validated=state.epoch)
-    if after.best_dev_loss < state.best_dev_loss:
+    after = schedule.after_validation(config, state, outcome.loss)
+    if after.best_epoch == after.epoch:
         _save(run, after)  # first, so that best/ is never ahead of what a resume finds
         _save(run, after, best=True)
     else:
@@ -1014,7 +1029,7 @@ def _say_worse(config, state, loss):
     if config.valid_adapt < 1:
         consequences.append('learning rate times %g' % config.valid_adapt)
     if consequences or config.go_back:
-        log.info('dev loss %.6f is no better than %.6f%s', loss, state.best_dev_loss,
+        log.info('dev loss %.6f is not below %.6f%s', loss, state.best_dev_loss,
                  ': ' + ', '.join(consequences) if consequences else '')
 
 
@@ -1185,7 +1200,7 @@ def _restore(run):
         if path is None:
             _say_afresh(config)
             if config.init_from:
-                warm_start.load(run.session, config.init_from, tf.trainable_variables())
+                _start_from(run)
             return schedule.INITIAL_STATE
         missing = checkpoint.restore(run.session, path, tf.global_variables())
         state = schedule.State(*[value.item() for value in run.session.run(model.state)])
@@ -1197,6 +1212,19 @@ def _restore(run):
     return _resumed(run, state, path)
 
 
+def _start_from(run):
+    """Loads the weights of another model.
+
+    Raises:
+      CheckpointError: it has none, or lacks some where the run is only to test.
+    """
+    config = run.config
+    missing = warm_start.load(run.session, config.init_from, tf.trainable_variables())
+    if missing and not config.training_iters:
+        raise checkpoint.CheckpointError('ds_training_iters=0 tests the weights of ds_init_from, '
+                                         'but %s lacks %s' % (config.init_from, ', '.join(missing)))
+
+
 def _updates_of_an_epoch(data_set):
     return sum(map(data_set.ends_update, range(data_set.total_batches)))
 
@@ -1206,7 +1234,8 @@ def _resumed(run, state, path):
     config, n_stages = run.config, len(run.config.stages)
     state = state._replace(stage=min(state.stage, n_stages - 1))
     data_set = run.data_sets.stages[state.stage]
-    if state.epoch_step and state.order != data_set.order_checksum(state.epoch):
+    if config.training_iters and state.epoch_step and (
+            state.order != data_set.order_checksum(state.epoch)):
         log.info('other utterances, or another order, batch size or update than before: the '
                  'unfinished epoch starts anew')
         state = state._replace(epoch_step=0, epoch_done=0, epoch_loss=0.0)
@@ -1216,27 +1245,22 @@ def _resumed(run, state, path):
              ' and %d steps of the next' % state.epoch_step if state.epoch_step else '')
     if config.init_from:
         log.info('ds_init_from is not used, as the run goes on from its own checkpoint')
-    if config.training_iters and not schedule.stage_done(config, state):
+    if config.training_iters:
+        _mend_best(run, state)
+    if config.training_iters and state.validated < state.epoch:
+        log.info('going on with the validation of epoch %d', state.epoch)
+    elif config.training_iters and not schedule.stage_done(config, state):
         log.info('going on with epoch %d at learning rate %g%s', state.epoch + 1,
                  _learning_rate(run, state),
                  ', stage %d of %d' % (state.stage + 1, n_stages) if n_stages > 1 else '')
-        _mend_best(run, state)
-    elif (schedule.stopped(config, state) and state.epoch < schedule.last_epoch(config, state)
-          and schedule.next_stage(config, state) is None):
-        log.info('the plateau ended training after %d tries; a higher ds_num_tries goes on',
-                 state.tries)
     return state
 
 
 def _mend_best(run, state):
     """Makes up for the save of the best weights where a run ended just before it."""
-    if state.epoch_step or state.validated != state.epoch:
-        return
-    with contextlib.suppress(checkpoint.CheckpointError):
-        path = checkpoint.newest_whole(checkpoint.best_dir(run.config.checkpoint_dir))
-        there = path and checkpoint.value(path, run.model.state.best_dev_loss)
-        if there and there > state.best_dev_loss:
-            _save(run, state, best=True)
+    is_best = 0 < state.best_epoch == state.epoch and not state.epoch_step
+    if is_best and not _find_best(run, state):
+        _save(run, state, best=True)
 
 
 def _say_afresh(config):
@@ -1245,11 +1269,13 @@ def _say_afresh(config):
     Raises:
       CheckpointError: where the run was to test a checkpoint.
     """
-    if not config.training_iters:
+    if not config.training_iters and not config.init_from:
         raise checkpoint.CheckpointError(
             'ds_training_iters=0 tests a checkpoint, but %s' % (
                 'there is none in ' + config.checkpoint_dir if config.restore_checkpoint
-                else 'ds_restore_checkpoint is off'))
+                else 'ds_restore_checkpoint is off, and ds_init_from empty'))
+    if not config.training_iters:
+        return
     found = checkpoint.candidates(config.checkpoint_dir)
     if config.restore_checkpoint:
         log.info('no checkpoint in %s: starting afresh', config.checkpoint_dir)
@@ -1268,6 +1294,8 @@ def _load_best(run, state):
         with run.model.graph.as_default():
             checkpoint.restore(run.session, path, tf.trainable_variables())
         return 'best by dev loss (%.6f), %s' % (state.best_dev_loss, path)
+    if not state.epoch and not state.epoch_step and run.config.init_from:
+        return 'of ' + run.config.init_from
     return 'of epoch %d%s' % (state.epoch, ' and %d steps' % state.epoch_step
                               if state.epoch_step else '')
 
@@ -1275,14 +1303,19 @@ def _load_best(run, state):
 def _best_path(run, state):
     """The checkpoint with the best weights by dev loss; None where no validation ran, or where it
     is gone, which is said."""
-    if not math.isfinite(state.best_dev_loss):
-        return None
+    path = _find_best(run, state)
+    if not path and math.isfinite(state.best_dev_loss):
+        log.warning('the best weights, with the dev loss %.6f, are no longer in %s',
+                    state.best_dev_loss, checkpoint.best_dir(run.config.checkpoint_dir))
+    return path
+
+
+def _find_best(run, state):
+    """As `_best_path`, but says nothing."""
     with contextlib.suppress(checkpoint.CheckpointError):  # what is damaged was named
         path = checkpoint.newest_whole(checkpoint.best_dir(run.config.checkpoint_dir))
         if path and checkpoint.value(path, run.model.state.best_dev_loss) == state.best_dev_loss:
             return path
-    log.warning('the best weights, with the dev loss %.6f, are no longer in %s',
-                state.best_dev_loss, checkpoint.best_dir(run.config.checkpoint_dir))
     return None
 
 

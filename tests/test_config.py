@@ -647,7 +647,7 @@ def test_a_corpus_that_occurs_again_gets_its_place_as_a_name():
 
 
 @pytest.mark.parametrize('weights', ['1', '1,2,3', '0,1', '1,-1', '1,x', '1,', ',', '1,nan',
-                                     '1,inf', '-1,1', '1;2'])
+                                     '1,inf', '-1,1', '1;2', '1e-40,1', '1,2e6'])
 def test_weights_must_be_a_number_for_each_importer(weights):
     message = error_of({'ds_importer': 'csv,an4', 'ds_importer_weights': weights})
     assert message.startswith('ds_importer_weights must be ') and repr(weights) in message

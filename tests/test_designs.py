@@ -6,9 +6,10 @@ import re
 
 import numpy as np
 import pytest
+import soundfile
 import tensorflow.compat.v1 as tf
 
-from conftest import PROJECT, make_corpus, run_deepspeech, write_manifest
+from conftest import PROJECT, make_corpus, run_deepspeech, speech, write_manifest
 from test_train import STOPPING, epochs, events, fails, final_line, started, stop_and_resume
 
 
@@ -140,12 +141,14 @@ def test_plateau_worse_halve_go_back_stop_and_resume_in_its_midst(corpus):
 
     whole = run(0, checkpoint_dir='whole')
     assert started(whole.stdout) == [1, 2, 3, 4, 5]
-    wanted = ['dev loss 600.000000 is no better than 500.000000: try 1 of 3, learning rate times '
+    wanted = ['dev loss 600.000000 is not below 500.000000: try 1 of 3, learning rate times '
               '0.5', 'went back to the weights of whole/best/model.ckpt-3',
-              'learning rate 0.002; ', 'dev loss 450.000000 is no better than 400.000000: try 2',
+              'learning rate 0.002; ', 'dev loss 450.000000 is not below 400.000000: try 2',
+             
               'went back to the weights of whole/best/model.ckpt-9',
-              'dev loss 700.000000 is no better than 400.000000: try 3', 'learning rate 0.001; ',
-              'training stops: no better dev loss in 3 tries', 'best by dev loss (400.000000)']
+              'dev loss 700.000000 is not below 400.000000: try 3', 'learning rate 0.001; ',
+              'training stops after epoch 5: 3 of 3 tries without a better dev loss',
+              'best by dev loss (400.000000)']
     found = [whole.stdout.find(words) for words in wanted]
     assert -1 not in found and found == sorted(found), whole.stdout
     rates = [rate for _, rate in events(corpus, 'train')['learning_rate']]
@@ -164,7 +167,7 @@ def test_plateau_worse_halve_go_back_stop_and_resume_in_its_midst(corpus):
     assert final_line(resumed.stdout) == final_line(whole.stdout)
     again = run(0, restore_checkpoint=1)
     assert started(again.stdout) == []
-    assert 'a higher ds_num_tries goes on' in again.stdout
+    assert 'training stops after epoch 5: 3 of 3 tries' in again.stdout
 
 
 def test_a_run_goes_on_in_the_middle_of_a_stage(corpus):
@@ -199,9 +202,46 @@ def test_a_warm_start_has_the_weights_of_the_other_model(plain, corpus):
 
 @pytest.mark.parametrize('path, words', [
     ('nowhere', ['ds_init_from', 'nowhere']), ('wav', ['ds_init_from', 'no checkpoint in wav']),
-    ('train.csv', ['ds_init_from', 'train.csv']), ('none.npz', ['ds_init_from', 'none.npz'])])
+    ('train.csv', ['ds_init_from', 'train.csv', 'no such file']),
+    ('none.npz', ['ds_init_from', 'none.npz'])])
 def test_weights_to_start_from_that_are_none(corpus, path, words):
     fails(run_deepspeech(corpus, init_from=path), *words)
+
+
+def test_weights_from_elsewhere_are_tested_without_training(plain, corpus):
+    values = dict(epochs=0, init_from=str(plain[0] / 'ckpt' / 'model.ckpt-6.index'))
+    run = run_deepspeech(corpus, export_dir='export', **values)
+    assert final_line(run.stdout) == final_line(plain[1].stdout)
+    assert 'Testing the weights of ' + values['init_from'] in run.stdout
+    assert os.path.isdir(corpus / 'export' / '1')
+    fails(run_deepspeech(corpus, n_cell_dim=16, **values), 'ds_training_iters=0', 'lacks')
+
+
+def test_best_weights_whose_save_was_cut_off_are_made_up_for(corpus):
+    kill = """
+save = DeepSpeech._save
+def kill_before_the_best_is_saved(run, state, best=False):
+    if best and state.epoch == 1: os.kill(os.getpid(), signal.SIGKILL)
+    return save(run, state, best)
+DeepSpeech._save = kill_before_the_best_is_saved
+"""
+    (corpus / 'killed.py').write_text(STOPPING % (PROJECT, kill))
+    assert run_deepspeech(corpus, script='killed.py').returncode == -9
+    assert not os.path.exists(corpus / 'ckpt' / 'best' / 'checkpoint')
+    run = run_deepspeech(corpus, restore_checkpoint=1, epochs=1)
+    assert 'best by dev loss' in run.stdout and 'no longer' not in run.stdout
+    assert weights_of(corpus / 'ckpt' / 'best')['global_step'] == 3
+
+
+def test_a_dev_set_that_cannot_be_read_is_no_plateau(corpus):
+    soundfile.write(corpus / 'wav' / 'bad.flac', speech(2), 16000)
+    content = (corpus / 'wav' / 'bad.flac').read_bytes()
+    (corpus / 'wav' / 'bad.flac').write_bytes(content[:len(content) // 4] + bytes(2000))
+    write_manifest(corpus / 'dev.csv', [('wav/bad.flac', 'one')])
+    run = run_deepspeech(corpus, num_tries=2)
+    assert run.returncode == 1
+    assert ('error: ds_num_tries: no utterance of the dev set could be read; saved '
+            'ckpt/model.ckpt-3') in run.stdout
 
 
 def test_what_acts_on_the_dev_loss_needs_a_dev_set(corpus):

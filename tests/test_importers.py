@@ -477,3 +477,15 @@ def test_pipe_as_manifest_is_refused_instead_of_waited_for(tmp_path):
     os.mkfifo(tmp_path / 'train.csv')
     with pytest.raises(feeding.DataError, match='train.csv cannot be read: not a regular file'):
         csv_importer.read_manifest(str(tmp_path / 'train.csv'))
+
+
+def test_of_several_corpora_each_has_the_manifest_in_its_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / 'a').mkdir()
+    write_manifest(tmp_path / 'train.csv', [('here.wav', 'x')])
+    write_manifest(tmp_path / 'a' / 'train.csv', [('a.wav', 'x')])
+    config = load_config(train_files='train.csv')
+    several = load_config(train_files='train.csv', importer='csv,csv')
+    assert [csv.list_utterances('a', c).train[0].name for c in (config, several)] == [
+        'here.wav', 'a.wav']
+    assert csv.list_utterances('nowhere', several).train[0].name == 'here.wav'

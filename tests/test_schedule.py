@@ -39,6 +39,13 @@ def test_a_stopped_stage_leaves_fewer_epochs():
     assert following.best_dev_loss == state.best_dev_loss
 
 
+def test_the_epoch_of_the_best_loss_is_kept():
+    state = schedule.after_validation(load_config(), START._replace(epoch=3), 5.0)
+    assert (state.best_epoch, state.validated, state.best_dev_loss) == (3, 3, 5.0)
+    state = schedule.after_validation(load_config(), state._replace(epoch=4), 5.0)
+    assert (state.best_epoch, state.validated, state.best_dev_loss) == (3, 4, 5.0)
+
+
 def test_what_is_due_is_due_after_the_last_epoch_of_a_stage_too():
     config = load_config(training_iters=5, segment_lengths='100,full')
     assert [n for n in range(1, 6) if schedule.due(2, n, config, START)] == [2, 4, 5]

@@ -364,3 +364,23 @@ def test_load_of_a_damaged_file_leaves_every_variable_as_it_was(tmp_path, networ
     before = network.values()
     assert path in refusal(path, network.load)
     assert_equal(network.values(), before)
+
+
+@pytest.mark.parametrize('value', [np.full([6, 5], np.nan, np.float32), np.full([6, 5], 'abc')])
+def test_weights_that_are_no_finite_numbers_are_refused_by_name(tmp_path, value):
+    path = write_npz(tmp_path, {'h1': value})
+    with tf.Graph().as_default(), tf.Session() as session:
+        variable = tf.get_variable('h1', [6, 5])
+        with pytest.raises(checkpoint.CheckpointError, match='h1 of .* must hold finite numbers'):
+            warm_start.load(session, path, [variable])
+
+
+def test_a_pipe_is_refused_instead_of_waited_for(tmp_path):
+    os.mkfifo(tmp_path / 'x.npz')
+    with pytest.raises(checkpoint.CheckpointError, match='x.npz'):
+        warm_start.read(str(tmp_path / 'x.npz'))
+
+
+def test_the_index_file_stands_for_its_checkpoint(tmp_path):
+    [path] = save(str(tmp_path), 3)
+    assert set(warm_start.read(path + '.index')) == set(warm_start.read(path))

@@ -26,6 +26,7 @@ RNNS = ('lstm', 'vanilla')
 RNN_IMPLS = ('auto', 'own', 'block', 'cudnn')
 RECURRENT_INITS = ('uniform', 'orthogonal')
 LOSS_NORMS = ('utterances', 'labels')
+WEIGHT_RANGE = 10**6  # how far the weights of corpora may lie apart
 FULL = 'full'  # the last of ds_segment_lengths: all utterances
 
 # Where a setting comes from: the notebook of November 2016, Mozilla's releases after it, nabu (an
@@ -132,7 +133,7 @@ class Config:
         source=NABU)
     numbatches_to_aggregate: int = _setting(
         1, 'batches (of each linked corpus) whose gradients make one update', 'batches', low=1,
-        source=NABU)
+        high=10**6, source=NABU)
     normalize_gradients: bool = _setting(
         False, 'divide the summed gradients of an update by its summed loss norm, so that '
         'batches of any size count by their utterances or labels; off: batches count alike',
@@ -140,9 +141,10 @@ class Config:
     loss_norm: str = _setting('utterances', 'what the loss norm counts', choices=LOSS_NORMS,
                               source=NABU)
     clip_grad_value: float = _setting(0.0, 'bound of every element of the gradients, after they '
-                                      'were normalised; 0: none', low=0.0, source=NABU)
+                                      'were normalised; 0: none', low=0.0, high=1e30,
+                                      source=NABU)
     clip_grad_norm: float = _setting(0.0, 'bound of the norm of all gradients together; 0: none',
-                                     low=0.0, source=TORCHAUDIO)
+                                     low=0.0, high=1e30, source=TORCHAUDIO)
 
     # Learning rate, plateau, curriculum
     learning_rate_decay: float = _setting(
@@ -399,13 +401,17 @@ def _check_lists(config):
     """
     try:
         weights = _numbers(config.importer_weights)
-        fine = not weights or (len(weights) == len(config.importers) and weights[0] > 0)
+        fine = not weights or (len(weights) == len(config.importers) and weights[0] > 0 and all(
+            weight == 0 or 1 / WEIGHT_RANGE <= weight / weights[0] <= WEIGHT_RANGE
+            for weight in weights))
     except ValueError:
         fine = False
     if not fine:
         raise ConfigError('ds_importer_weights must be a number of at least 0 for each importer '
-                          'of ds_importer (%d), the first above 0, with commas between, got %s'
-                          % (len(config.importers), _shown(config.importer_weights)))
+                          'of ds_importer (%d), the first above 0, the others 0 or within a '
+                          'factor of %d of it, with commas between, got %s' % (
+                              len(config.importers), WEIGHT_RANGE,
+                              _shown(config.importer_weights)))
     lengths = _items(config.segment_lengths)
     numbers = [length for length in lengths if length != FULL]
     if not (all(re.fullmatch('0*[1-9][0-9]{0,8}', length) for length in numbers)

@@ -278,7 +278,7 @@ class DataSet:
         """A DataSet, with a queue of its own, of those examples for which `belongs` is true."""
         part = copy.copy(self)
         part.examples = [example for example in self.examples if belongs(example)]
-        part._unreadable, part._excluding, part._queue = set(), threading.Lock(), None
+        part._queue = None
         return part
 
     def up_to(self, length):
@@ -380,9 +380,9 @@ class DataSet:
         return audio.whiten(frames, config.n_context), self._alphabet.encode(example.transcript)
 
     def _exclude(self, index, reason):
-        with self._excluding:
-            if index not in self._unreadable:
-                self._unreadable.add(index)
+        with self._excluding:  # both are shared with every `subset`
+            if self.examples[index].utterance not in self._unreadable:
+                self._unreadable.add(self.examples[index].utterance)
                 log.warning('excluded %s: %s', self.examples[index].utterance.name, reason)
                 log.warning('%d of %d %s utterances excluded while reading',
                             len(self._unreadable), len(self.examples), self.name)

@@ -6,13 +6,13 @@ import math
 
 # What a checkpoint knows of the run besides the weights: epochs that are done; of the one after
 # them the steps, the utterances, the sum of their losses, and a checksum of its order; the last
-# epoch whose validation is done or wasn't due, and the lowest dev loss; validations that counted
-# as a try and the factor of the learning rate that came of them; the stage and the epochs that
-# were done when it began
+# epoch whose validation is done or wasn't due, the lowest dev loss and the epoch that had it;
+# validations that counted as a try and the factor of the learning rate that came of them; the
+# stage and the epochs that were done when it began
 State = collections.namedtuple(
-    'State', 'epoch epoch_step epoch_done epoch_loss order validated best_dev_loss tries lr_factor '
-    'stage stage_start')
-INITIAL_STATE = State(0, 0, 0, 0.0, 0, 0, math.inf, 0, 1.0, 0, 0)
+    'State', 'epoch epoch_step epoch_done epoch_loss order validated best_dev_loss best_epoch '
+    'tries lr_factor stage stage_start')
+INITIAL_STATE = State(0, 0, 0, 0.0, 0, 0, math.inf, 0, 0, 1.0, 0, 0)
 
 
 def last_epoch(config, state):
@@ -66,8 +66,9 @@ def learning_rate(config, state, n_steps):
 def after_validation(config, state, dev_loss):
     """The State after a validation: a better dev loss is the best from now on, another counts as
     a try and lowers the learning rate."""
+    state = state._replace(validated=state.epoch)
     if dev_loss < state.best_dev_loss:
-        return state._replace(best_dev_loss=dev_loss,
+        return state._replace(best_dev_loss=dev_loss, best_epoch=state.epoch,
                               tries=0 if config.reset_tries else state.tries)
     return state._replace(tries=state.tries + (config.num_tries > 0),
                           lr_factor=state.lr_factor * config.valid_adapt)

@@ -16,6 +16,8 @@ import sys
 
 import numpy as np
 
+from util import config as settings
+
 # Ours, torchaudio's; weights are [n_in, units] here and [units, n_in] there
 DENSE = (('1', 'fc1.fc'), ('2', 'fc2.fc'), ('3', 'fc3.fc'), ('5', 'fc4.fc'), ('6', 'out'))
 LAYER_4 = 'bi_rnn.'
@@ -86,7 +88,8 @@ def read_npz(path):
       WeightsError.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with settings.open_regular(path, mode='rb') as opened, np.load(
+                opened, allow_pickle=False) as file:
             weights = {name: file[name] for name in file.files}
         if not all(isinstance(value, np.ndarray) for value in weights.values()):
             raise ValueError('some other file in the archive')

@@ -3,11 +3,14 @@ is loaded, and a table says what was and what wasn't."""
 import logging
 import os
 
+import numpy as np
 import tensorflow.compat.v1 as tf
 
 from util import checkpoint, torch_weights
 
 log = logging.getLogger(__name__)
+
+INDEX = '.index'  # ending of the file that a checkpoint's path stands for
 
 
 def load(session, path, variables):
@@ -17,8 +20,10 @@ def load(session, path, variables):
       session: tf.Session.
       path: as for `read`.
       variables: those to load.
+    Returns:
+      Names of the variables that were not loaded.
     Raises:
-      CheckpointError: there are no weights, or none that fits.
+      CheckpointError: there are no weights, none that fits, or some that are no finite numbers.
     """
     weights = read(path)
     rows, fitting = compare({v.op.name: v.shape.as_list() for v in variables}, weights)
@@ -29,10 +34,15 @@ def load(session, path, variables):
     if not fitting:
         raise checkpoint.CheckpointError('ds_init_from: no weight of %s has name and shape of one '
                                          'of this network' % path)
+    for name in fitting:
+        if weights[name].dtype.kind not in 'fiu' or not np.isfinite(weights[name]).all():
+            raise checkpoint.CheckpointError('ds_init_from: %s of %s must hold finite numbers'
+                                             % (name, path))
     chosen = [v for v in variables if v.op.name in fitting]
     # by the initial values' tensors, so that the graph doesn't grow
     session.run([v.initializer for v in chosen],
                 {v.initial_value: weights[v.op.name] for v in chosen})
+    return [v.op.name for v in variables if v.op.name not in fitting]
 
 
 def compare(shapes, weights):
@@ -78,7 +88,8 @@ def read(path):
         if found is None:
             raise checkpoint.CheckpointError('ds_init_from: there is no checkpoint in %s' % path)
         path = found
-    problem = checkpoint.damage(path)
+    path = path[:-len(INDEX)] if path.endswith(INDEX) else path
+    problem = checkpoint.damage(path) if os.path.exists(path + INDEX) else 'there is no such file'
     if problem:
         raise checkpoint.CheckpointError('ds_init_from: %s must be a checkpoint, a folder of some '
                                          'or an .npz file, but: %s' % (path, problem))

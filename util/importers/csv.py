@@ -38,13 +38,16 @@ def list_utterances(dataset_path, config):
     for set_name in feeding.SET_NAMES:
         paths = [path.strip() for path in getattr(config, set_name + '_files').split(',')]
         sets[set_name] = [utterance for path in paths if path
-                          for utterance in read_manifest(_find(path, dataset_path))]
+                          for utterance in read_manifest(_find(path, dataset_path, config))]
     return feeding.Listing(**sets)
 
 
-def _find(path, dataset_path):
+def _find(path, dataset_path, config):
+    """A manifest in the working folder or in the corpus's; of several corpora the latter first, as
+    each has its own."""
     beside = os.path.join(dataset_path, path)
-    return beside if not os.path.exists(path) and os.path.exists(beside) else path
+    first, second = (path, beside) if len(config.importers) == 1 else (beside, path)
+    return second if not os.path.exists(first) and os.path.exists(second) else first
 
 
 def read_manifest(path):
