@@ -1,5 +1,7 @@
 """What several tests use: speech-like WAVs, settings, runs of DeepSpeech.py."""
+import multiprocessing
 import os
+import runpy
 import subprocess
 import sys
 import tempfile
@@ -20,6 +22,8 @@ from util import download, feeding  # noqa: E402
 
 RATE = 16000        # Hz
 RUN_LIMIT_S = 300   # a run of DeepSpeech.py that takes longer hangs
+FORKS = multiprocessing.get_context('forkserver')  # processes of a server that loads TensorFlow
+FORKS.set_forkserver_preload(['conftest', 'DeepSpeech'])
 
 
 def speech(seconds, seed=0, rate=RATE):
@@ -98,9 +102,17 @@ def fetched(monkeypatch):
     return asked
 
 
-def run_deepspeech(folder, *arguments, script=None, **values):
-    """Runs DeepSpeech.py in `folder` on its manifests, small and quick, with more settings.
+def run_deepspeech(folder, *arguments, script=None, fresh=False, **values):
+    """Runs DeepSpeech.py in `folder` on its manifests, small and quick, with more settings, in a
+    process of its own.
 
+    Args:
+      folder: working folder of the process.
+      arguments: of the command line.
+      script: what to run in the place of DeepSpeech.py.
+      fresh: whether the process starts as from a shell; else it is forked from one that has
+        TensorFlow loaded, which takes seconds.
+      values: settings.
     Returns:
       CompletedProcess; its stdout holds both output streams.
     """
@@ -112,7 +124,41 @@ def run_deepspeech(folder, *arguments, script=None, **values):
     small.update(values)
     environment = {k: v for k, v in os.environ.items() if not k.startswith('ds_')}
     environment.update({'ds_' + k: str(v) for k, v in small.items() if v is not None})
-    return subprocess.run(
-        [sys.executable, script or os.path.join(PROJECT, 'DeepSpeech.py'), *arguments],
-        cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True, timeout=RUN_LIMIT_S)
+    command = [script or os.path.join(PROJECT, 'DeepSpeech.py'), *arguments]
+    if fresh:
+        return subprocess.run(
+            [sys.executable, *command], cwd=folder, env=environment, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=RUN_LIMIT_S)
+    return _run_forked(command, str(folder), environment)
+
+
+def _run_forked(command, folder, environment):
+    with tempfile.TemporaryDirectory() as place:
+        output = os.path.join(place, 'output')
+        process = FORKS.Process(target=_forked, args=(command, folder, environment, output))
+        process.start()
+        process.join(RUN_LIMIT_S)
+        if process.is_alive():
+            process.kill()
+            process.join()
+            raise subprocess.TimeoutExpired(command, RUN_LIMIT_S)
+        with open(output, encoding='utf-8', errors='replace') as file:
+            return subprocess.CompletedProcess(command, process.exitcode, file.read())
+
+
+def _forked(command, folder, environment, output):
+    """What runs in the forked process, as if it had been started with these."""
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    for stream, opened in ((0, os.open(os.devnull, os.O_RDONLY)),
+                           (1, os.open(output, os.O_WRONLY | os.O_CREAT))):
+        os.dup2(opened, stream)
+    os.dup2(1, 2)
+    sys.stdout, sys.stderr = (open(stream, 'w', buffering=1, encoding='utf-8', closefd=False)
+                              for stream in (1, 2))
+    sys.argv = command
+    if os.path.basename(command[0]) != 'DeepSpeech.py':
+        runpy.run_path(command[0], run_name='__main__')
+    import DeepSpeech
+    sys.exit(DeepSpeech.main(command[1:]))

@@ -486,6 +486,6 @@ def test_of_several_corpora_each_has_the_manifest_in_its_folder(tmp_path, monkey
     write_manifest(tmp_path / 'a' / 'train.csv', [('a.wav', 'x')])
     config = load_config(train_files='train.csv')
     several = load_config(train_files='train.csv', importer='csv,csv')
-    assert [csv.list_utterances('a', c).train[0].name for c in (config, several)] == [
+    assert [csv_importer.list_utterances('a', c).train[0].name for c in (config, several)] == [
         'here.wav', 'a.wav']
-    assert csv.list_utterances('nowhere', several).train[0].name == 'here.wav'
+    assert csv_importer.list_utterances('nowhere', several).train[0].name == 'here.wav'

@@ -66,7 +66,7 @@ def fails(run, *words):
 def finished(tmp_path_factory):
     """A corpus and a run of two epochs on it, with an export; not to be changed."""
     folder = make_corpus(tmp_path_factory.mktemp('finished'))
-    return folder, run_deepspeech(folder, export_dir='export', dropout_rate=0)
+    return folder, run_deepspeech(folder, export_dir='export', dropout_rate=0, fresh=True)
 
 
 @pytest.fixture
