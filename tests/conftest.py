@@ -1,4 +1,5 @@
 """What several tests use: speech-like WAVs, settings, runs of DeepSpeech.py."""
+import concurrent.futures
 import multiprocessing
 import os
 import runpy
@@ -130,6 +131,13 @@ def run_deepspeech(folder, *arguments, script=None, fresh=False, **values):
             [sys.executable, *command], cwd=folder, env=environment, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=RUN_LIMIT_S)
     return _run_forked(command, str(folder), environment)
+
+
+def run_together(folder, *runs):
+    """Runs of DeepSpeech.py in one folder, two at a time; a dict of `run_deepspeech`'s settings
+    each, with checkpoint folders of their own."""
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        return list(pool.map(lambda values: run_deepspeech(folder, **values), runs))
 
 
 def _run_forked(command, folder, environment):

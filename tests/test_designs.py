@@ -9,7 +9,8 @@ import pytest
 import soundfile
 import tensorflow.compat.v1 as tf
 
-from conftest import PROJECT, make_corpus, run_deepspeech, speech, write_manifest
+from conftest import (PROJECT, make_corpus, run_deepspeech, run_together, speech,
+                      write_manifest)
 from test_train import STOPPING, epochs, events, fails, final_line, started, stop_and_resume
 
 
@@ -62,9 +63,10 @@ def test_linked_corpora_of_equal_weight_are_the_concatenation(corpus):
     rows = [('wav/good%d.wav' % i, text) for i, text in enumerate('one two six ten'.split())]
     write_manifest(corpus / 'train.csv', rows)  # four lengths, so that their order is one alone
     common = dict(dropout_rate=0, importer='csv,csv', dataset_path='.,.')
-    joined = run_deepspeech(corpus, **common)
-    linked = run_deepspeech(corpus, importer_weights='3,3', train_batch_size=1,
-                            normalize_gradients=1, checkpoint_dir='linked', **common)
+    joined, linked = run_together(
+        corpus, dict(common, logs_dir='logs-joined'),
+        dict(common, importer_weights='3,3', train_batch_size=1, normalize_gradients=1,
+             checkpoint_dir='linked'))
     say_and_check('linked corpora against the concatenation', losses(linked), losses(joined))
     assert final_line(linked.stdout) == final_line(joined.stdout)
     assert re.search(r'; csv#1 loss [\d.]+, WER [\d.]+%; csv#2 loss', linked.stdout)
@@ -106,11 +108,10 @@ DeepSpeech._train_step = stop_with_the_first_batch
 """
     (corpus / 'stopped.py').write_text(STOPPING % (PROJECT, stop))
     run_deepspeech(corpus, script='stopped.py', numbatches_to_aggregate=2, train_batch_size=1)
-    resumed = run_deepspeech(corpus, restore_checkpoint=1, numbatches_to_aggregate=3,
-                             train_batch_size=1, dropout_rate=0, epochs=1)
+    values = dict(numbatches_to_aggregate=3, train_batch_size=1, dropout_rate=0, epochs=1)
+    resumed, fresh = run_together(corpus, dict(values, restore_checkpoint=1),
+                                  dict(values, checkpoint_dir='fresh'))
     assert 'the unfinished epoch starts anew' in resumed.stdout
-    fresh = run_deepspeech(corpus, numbatches_to_aggregate=3, train_batch_size=1, dropout_rate=0,
-                           epochs=1, checkpoint_dir='fresh')
     assert losses(resumed) == losses(fresh)  # nothing of the first batch was left in the sums
 
 
@@ -262,7 +263,9 @@ DeepSpeech._save = kill_at_step_4
 """
     values = dict(checkpoint_steps=2, summary_steps=3, checkpoint_step=0, dropout_rate=0.2,
                   print_batch_shapes=1, log_variables=1)
-    whole = run_deepspeech(corpus, checkpoint_dir='whole', **values)
+    (corpus / 'killed.py').write_text(STOPPING % (PROJECT, kill))
+    whole, killed = run_together(corpus, dict(values, checkpoint_dir='whole'),
+                                 dict(values, script='killed.py', logs_dir='logs-killed'))
     assert re.findall(r'^Step (\d+): loss [\d.]+, saved (\S+)$', whole.stdout, re.M) == [
         (n, 'whole/model.ckpt-' + n) for n in '246']
     logged = events(corpus, 'train')
@@ -272,8 +275,7 @@ DeepSpeech._save = kill_at_step_4
     assert ('train batch 1: features [2, 137, 26], seq_len [2] of 119 to 119, labels [2, 8], '
             'label_len [2] of 7 to 8, logits [119, 2, 29]') in whole.stdout
     assert 'dev batch 1: features [2, ' in whole.stdout and 'test batch 1: ' in whole.stdout
-    (corpus / 'killed.py').write_text(STOPPING % (PROJECT, kill))
-    assert run_deepspeech(corpus, script='killed.py', **values).returncode == -9
+    assert killed.returncode == -9
     resumed = run_deepspeech(corpus, restore_checkpoint=1, **values)
     assert 'restored ckpt/model.ckpt-4: 1 epochs done and 1 steps of the next' in resumed.stdout
     assert epochs(resumed.stdout) == epochs(whole.stdout)[1:]
@@ -286,9 +288,8 @@ DeepSpeech._save = kill_at_step_4
 def test_the_papers_network_trains_resumes_and_is_exported(corpus):
     values = dict(rnn='vanilla', export_dir='export', dropout_rate=0.1, dropout_rate4=0.1,
                   towers=2)
-    whole = run_deepspeech(corpus, checkpoint_dir='whole', **values)
+    whole, _ = run_together(corpus, dict(values, checkpoint_dir='whole'), dict(values, epochs=1))
     assert losses(whole)[1] < losses(whole)[0]
-    run_deepspeech(corpus, **dict(values, epochs=1))
     resumed = run_deepspeech(corpus, restore_checkpoint=1, **values)
     assert epochs(resumed.stdout) == epochs(whole.stdout)[1:]
     assert final_line(resumed.stdout) == final_line(whole.stdout)

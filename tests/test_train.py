@@ -15,7 +15,8 @@ import pytest
 import soundfile
 import tensorflow.compat.v1 as tf
 
-from conftest import PROJECT, make_corpus, run_deepspeech, speech, write_manifest, write_wav
+from conftest import (PROJECT, make_corpus, run_deepspeech, run_together, speech, write_manifest,
+                      write_wav)
 
 
 def epochs(out, set_name='train'):
@@ -152,8 +153,8 @@ def test_resuming_trains_only_what_is_missing(resumable):
 
 def test_resumed_run_equals_the_uninterrupted_one(corpus):
     settings = dict(dropout_rate=0.3, batch_order='bucketed', numbuckets=2)
-    whole = run_deepspeech(corpus, epochs=3, checkpoint_dir='whole', **settings)
-    run_deepspeech(corpus, epochs=1, **settings)
+    whole, _ = run_together(corpus, dict(settings, epochs=3, checkpoint_dir='whole'),
+                            dict(settings, epochs=1))
     resumed = run_deepspeech(corpus, epochs=3, restore_checkpoint=1, **settings)
     assert epochs(resumed.stdout) == epochs(whole.stdout)[1:]
     assert final_line(resumed.stdout) == final_line(whole.stdout)
@@ -199,9 +200,9 @@ DeepSpeech._validate = stop_in_the_second_validation
 
 def stop_and_resume(corpus, where, **values):
     """(whole run, stopped run, resumed run) of two epochs."""
-    whole = run_deepspeech(corpus, checkpoint_dir='whole', **values)
     (corpus / 'stopped.py').write_text(STOPPING % (PROJECT, where))
-    stopped = run_deepspeech(corpus, script='stopped.py', **values)
+    whole, stopped = run_together(corpus, dict(values, checkpoint_dir='whole'),
+                                  dict(values, script='stopped.py'))
     assert stopped.returncode == 130, stopped.stdout
     resumed = run_deepspeech(corpus, restore_checkpoint=1, **values)
     assert resumed.returncode == 0, resumed.stdout
@@ -246,7 +247,6 @@ def test_unfinished_epoch_starts_anew_where_its_order_is_another(corpus):
 
 def test_killed_run_ends_as_the_one_that_was_not_killed(corpus):
     settings = dict(epochs=12, display_step=0, dropout_rate=0.2)
-    whole = run_deepspeech(corpus, checkpoint_dir='whole', **settings)
     kill = ('save = DeepSpeech._save\n'
             'def kill_after_the_fifth_epoch(run, state, **more):\n'
             '    path = save(run, state, **more)\n'
@@ -254,7 +254,8 @@ def test_killed_run_ends_as_the_one_that_was_not_killed(corpus):
             '    return path\n'
             'DeepSpeech._save = kill_after_the_fifth_epoch')
     (corpus / 'killed.py').write_text(STOPPING % (PROJECT, kill))
-    killed = run_deepspeech(corpus, script='killed.py', **settings)
+    whole, killed = run_together(corpus, dict(settings, checkpoint_dir='whole'),
+                                 dict(settings, script='killed.py'))
     assert killed.returncode == -signal.SIGKILL
     resumed = run_deepspeech(corpus, restore_checkpoint=1, **settings)
     assert started(resumed.stdout) == list(range(6, 13))
@@ -379,9 +380,9 @@ def test_versions_are_counted_up_and_removed_only_on_demand(resumable):
 
 
 def test_each_utterance_once_an_epoch_with_any_number_of_towers(corpus):
-    for towers in (1, 2, 3):
-        run = run_deepspeech(corpus, epochs=1, towers=towers, train_batch_size=1,
-                             checkpoint_dir='ckpt%d' % towers)
+    for run in run_together(corpus, *[
+            dict(epochs=1, towers=towers, train_batch_size=1, checkpoint_dir='ckpt%d' % towers)
+            for towers in (1, 2, 3)]):
         assert run.returncode == 0, run.stdout
         report = run.stdout.split('Training loss')[1].split('Validation loss')[0]
         assert sorted(sources(report)) == ['blue sky', 'go home now', 'one two', 'the red door',
@@ -390,8 +391,9 @@ def test_each_utterance_once_an_epoch_with_any_number_of_towers(corpus):
 
 def test_two_towers_train_as_one_with_twice_the_batch(corpus):
     settings = dict(dropout_rate=0, epochs=2, validation_step=0)
-    one = run_deepspeech(corpus, train_batch_size=4, checkpoint_dir='one', **settings)
-    two = run_deepspeech(corpus, train_batch_size=2, towers=2, checkpoint_dir='two', **settings)
+    one, two = run_together(
+        corpus, dict(settings, train_batch_size=4, checkpoint_dir='one'),
+        dict(settings, train_batch_size=2, towers=2, checkpoint_dir='two'))
     assert [float(loss) for loss in epochs(two.stdout)] == pytest.approx(
         [float(loss) for loss in epochs(one.stdout)], rel=1e-6)
 
@@ -498,8 +500,9 @@ def test_loss_that_is_not_finite_stops_the_run_and_names_the_utterances(corpus):
 
 def test_same_seed_same_figures_another_seed_others(corpus):
     settings = dict(dropout_rate=0.2, batch_order='shuffled')
-    one, two, other = (run_deepspeech(corpus, checkpoint_dir=name, random_seed=seed, **settings)
-                       for name, seed in (('a', 7), ('b', 7), ('c', 8)))
+    one, two, other = run_together(corpus, *[
+        dict(settings, checkpoint_dir=name, random_seed=seed)
+        for name, seed in (('a', 7), ('b', 7), ('c', 8))])
     assert epochs(one.stdout) == epochs(two.stdout)
     assert final_line(one.stdout) == final_line(two.stdout)
     assert epochs(one.stdout) != epochs(other.stdout)
@@ -601,7 +604,7 @@ def test_archive_without_git_runs_and_has_no_revision(corpus, tmp_path):
     copy = tmp_path / 'archive'
     shutil.copytree(PROJECT, copy, ignore=shutil.ignore_patterns(
         '.git', '__pycache__', 'digits', 'tests', 'images', 'logs', 'export', '.venv'))
-    run = run_deepspeech(corpus, epochs=1, script=str(copy / 'DeepSpeech.py'))
+    run = run_deepspeech(corpus, epochs=1, script=str(copy / 'DeepSpeech.py'), fresh=True)
     assert run.returncode == 0, run.stdout
     context = newest_hyper(corpus)['context']
     assert context['git_hash'] is None and context['git_branch'] is None
