@@ -189,6 +189,21 @@ def test_an_update_resets_the_sums_and_one_operation_does_too():
     assert isinstance(rounds.update.reset, tf.Operation)
 
 
+def test_a_batch_is_counted_only_after_its_gradients():
+    """The number seeds the batch's dropout, which therefore must have read it."""
+    with tf.Graph().as_default():
+        variable = tf.get_variable('w', [2])
+        sums = accumulation.Accumulators([variable], accumulation.batch_counter())
+        added = sums.add([(tf.constant([1.0, 2.0]), variable)], tf.constant(1.0), 1.0, 1.0, 1.0)
+        updates = {op.inputs[0].op.name: op for op in added.control_inputs}
+    before, waiting = set(), [updates['accumulated/n_batches']]
+    while waiting:
+        op = waiting.pop()
+        before.add(op.name)
+        waiting += [*op.control_inputs, *(tensor.op for tensor in op.inputs)]
+    assert updates['accumulated/w'].name in before
+
+
 def test_sums_are_not_trained():
     rounds = Trainer(numbatches_to_aggregate=2)
     assert not any(v.op.name.startswith('accumulated/') for v in rounds.weights)

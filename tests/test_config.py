@@ -662,7 +662,7 @@ def test_segment_lengths(text, stages):
 
 
 @pytest.mark.parametrize('text', ['100,100', '200,100', 'full,100', '0,100', '-5', 'x', '1.5', ',',
-                                  '100,,200', 'full,full', '99999999999'])
+                                  '100,,200', 'full,full', '99999999999', '0100,100'])
 def test_segment_lengths_must_rise(text):
     message = error_of({'ds_segment_lengths': text})
     assert message.startswith('ds_segment_lengths must be rising ') and repr(text) in message

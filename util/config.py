@@ -413,9 +413,9 @@ def _check_lists(config):
                               len(config.importers), WEIGHT_RANGE,
                               _shown(config.importer_weights)))
     lengths = _items(config.segment_lengths)
-    numbers = [length for length in lengths if length != FULL]
-    if not (all(re.fullmatch('0*[1-9][0-9]{0,8}', length) for length in numbers)
-            and numbers == sorted(set(numbers), key=int) and FULL not in lengths[:-1]):
+    numbers = [int(length) for length in lengths if re.fullmatch('0*[1-9][0-9]{0,8}', length)]
+    if len(numbers) + lengths[-1:].count(FULL) != len(lengths) or (
+            numbers != sorted(set(numbers))):
         raise ConfigError('ds_segment_lengths must be rising numbers of time steps with commas '
                           'between, the last of which may be %s, got %s'
                           % (FULL, _shown(config.segment_lengths)))
