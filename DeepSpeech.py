@@ -30,8 +30,12 @@ import tensorflow.compat.v1 as tf
 from tensorflow.python.client import timeline
 
 import util.importers
-from util import accumulation, checkpoint, config as settings, feeding, gpu, log as run_log, rnn
-from util import schedule, shared_lib, text, warm_start, website
+from util import config as settings, errors, files, gpu, log as run_log, records
+from util.feeding import data_sets as data_sets_module, feeder as feeder_module
+from util.graph import accumulation, rnn
+from util.run import checkpoint_files, run_folder
+from util import shared_lib, text, website
+from util.run import schedule, warm_start
 
 log = logging.getLogger('DeepSpeech')
 
@@ -273,7 +277,7 @@ def calculate_accuracy_and_loss(batch, *, config, n_character, dropout=None):
     distance between best path and labels, divided by the number of labels.
 
     Args:
-      batch: feeding.Batch.
+      batch: records.Batch.
       config, n_character, dropout: as in `BiRNN`.
     Returns:
       (total_loss [B], avg_loss, distance [B], label_error_rate, decoded, labels, logits): the
@@ -359,7 +363,7 @@ def get_tower_results(batch, devices, *, config, n_character, dropout=None, opti
     """Deals a step's batch out to the towers and runs the network in each.
 
     Args:
-      batch: feeding.Batch with the utterances of all towers.
+      batch: records.Batch with the utterances of all towers.
       devices: device of each tower.
       config, n_character, dropout: as in `BiRNN`.
       optimizer: None, or what computes the gradients.
@@ -372,7 +376,7 @@ def get_tower_results(batch, devices, *, config, n_character, dropout=None, opti
     for tower, device in enumerate(devices):
         with tf.device(device), tf.name_scope('tower_%d' % tower), \
                 tf.variable_scope(tf.get_variable_scope(), reuse=tf.AUTO_REUSE):
-            share, count = feeding.tower_batch(batch, tower, len(devices), config.n_context)
+            share, count = feeder_module.tower_batch(batch, tower, len(devices), config.n_context)
             own = dropout and dropout._replace(seed=dropout.seed + [0, tower << 8])
             result = TowerResult(*calculate_accuracy_and_loss(
                 share, config=config, n_character=n_character, dropout=own), share.seq_len, count)
@@ -452,7 +456,7 @@ def build_model(config, n_character, is_training, data_sets=None):
       is_training: True for a graph with queues, loss, gradients and updates, in which the
         placeholders `selector` and `is_training` choose a data set and switch dropout; False for
         one with neither these nor random operations, for an export.
-      data_sets: feeding.DataSets, for training.
+      data_sets: data_sets_module.DataSets, for training.
     Returns:
       Model or InferenceModel; the weights of both have the same names and shapes.
     Source: the notebook's one graph, with its queue selector and its dropout placeholder.
@@ -493,7 +497,7 @@ def _training_model(graph, config, n_character, data_sets):
 def _back_saver(global_step):
     """Saver of the weights and of what the optimizer keeps of each."""
     return tf.train.Saver([v for v in tf.global_variables() if v is not global_step
-                           and not checkpoint.of_the_run(v.op.name)])
+                           and not checkpoint_files.of_the_run(v.op.name)])
 
 
 def _dropout_seed(config, global_step, n_batches):
@@ -550,7 +554,7 @@ def _state_variables():
     initial = schedule.INITIAL_STATE
     types = [tf.int64 if isinstance(value, int) else tf.float64 for value in initial]
     state = schedule.State(*[
-        tf.get_variable('%s/%s' % (checkpoint.STATE, name), trainable=False, dtype=dtype,
+        tf.get_variable('%s/%s' % (checkpoint_files.STATE, name), trainable=False, dtype=dtype,
                         initializer=tf.constant(value, dtype))
         for name, value, dtype in zip(initial._fields, initial, types)])
     values = schedule.State(*[tf.placeholder(dtype, []) for dtype in types])
@@ -691,7 +695,7 @@ def run_inference(run, data_set, feeder):
     Args:
       run: Run.
       data_set: its DataSet.
-      feeder: its feeding.Feeder.
+      feeder: its feeder_module.Feeder.
     Returns:
       Outcome; its loss is the mean CTC loss of an utterance, NaN where none could be read.
     Raises:
@@ -849,7 +853,7 @@ def _train_epoch(run, state, data_set, feeder):
                 progress.update(step.index + 1, state.epoch_loss / state.epoch_done)
     progress.close()
     if not state.epoch_done:
-        raise feeding.DataError('no usable training utterance is left')
+        raise errors.DataError('no usable training utterance is left')
     outcome = _outcome(results, state.epoch_loss / state.epoch_done, started, audio_seconds,
                        feeder.waited - waited)
     state = state._replace(epoch=state.epoch + 1, epoch_step=0, epoch_done=0, epoch_loss=0.0)
@@ -889,7 +893,7 @@ def _train_step(run, state, step, number, query_report):
     Args:
       run: Run.
       state: State before it.
-      step: feeding.Step; where it has no utterances, there is only the update.
+      step: records.Step; where it has no utterances, there is only the update.
       number: the number of the update, counted from 1.
       query_report: whether the towers' results are asked for.
     Returns:
@@ -967,7 +971,7 @@ def _log_step(run, epoch, values):
         if 'trace' in values:
             trace = values['trace']
             writer.add_run_metadata(trace, 'epoch%d_step%d' % (epoch, number), number)
-            run_log.write_file(os.path.join(writer.get_logdir(), 'trace.json'), timeline.Timeline(
+            files.write_file(os.path.join(writer.get_logdir(), 'trace.json'), timeline.Timeline(
                 trace.step_stats).generate_chrome_trace_format())
 
 
@@ -1006,7 +1010,7 @@ def _validate(run, state, feeder):
         _save_and_interrupt(run, state)
     _report('Validation', outcome, config)
     if not outcome.rates and settings.uses_dev_loss(config):
-        raise feeding.DataError('%s: no utterance of the dev set could be read; saved %s' % (
+        raise errors.DataError('%s: no utterance of the dev set could be read; saved %s' % (
             ', '.join(settings.uses_dev_loss(config)), _save(run, state)))
     if not math.isfinite(outcome.loss):
         log.warning('the dev loss is %f; these weights are not kept as the best', outcome.loss)
@@ -1161,11 +1165,11 @@ def _save(run, state, best=False):
     """
     model, directory = run.model, run.config.checkpoint_dir
     if best:
-        directory = checkpoint.best_dir(directory)
+        directory = checkpoint_files.best_dir(directory)
     run.session.run(model.assign_state, dict(zip(model.state_values, state)))
     try:
         return (model.best_saver if best else model.saver).save(
-            run.session, os.path.join(directory, checkpoint.BASENAME),
+            run.session, os.path.join(directory, checkpoint_files.BASENAME),
             global_step=_global_step(run), write_meta_graph=False)
     except (tf.errors.OpError, OSError, ValueError) as error:  # the latter: no such folder
         raise TrainingError('the checkpoint cannot be written to %s: %s' % (
@@ -1193,19 +1197,19 @@ def _restore(run):
         run.session.run(tf.global_variables_initializer())
         path = None
         if config.restore_checkpoint:
-            path = checkpoint.newest_whole(config.checkpoint_dir)
+            path = checkpoint_files.newest_whole(config.checkpoint_dir)
         if config.training_iters:
-            checkpoint.take_over(model.saver, config.checkpoint_dir)
-            checkpoint.take_over(model.best_saver, checkpoint.best_dir(config.checkpoint_dir))
+            checkpoint_files.take_over(model.saver, config.checkpoint_dir)
+            checkpoint_files.take_over(model.best_saver, checkpoint_files.best_dir(config.checkpoint_dir))
         if path is None:
             _say_afresh(config)
             if config.init_from:
                 _start_from(run)
             return schedule.INITIAL_STATE
-        missing = checkpoint.restore(run.session, path, tf.global_variables())
+        missing = checkpoint_files.restore(run.session, path, tf.global_variables())
         state = schedule.State(*[value.item() for value in run.session.run(model.state)])
         if model.state.epoch in missing:  # one of the notebook's; its number is the epoch's index
-            epoch = checkpoint.number(path) + 1
+            epoch = checkpoint_files.number(path) + 1
             state = schedule.INITIAL_STATE._replace(epoch=epoch, validated=epoch)
             run.session.run(tf.assign(model.global_step,
                                       epoch * _updates_of_an_epoch(run.data_sets.stages[0])))
@@ -1221,7 +1225,7 @@ def _start_from(run):
     config = run.config
     missing = warm_start.load(run.session, config.init_from, tf.trainable_variables())
     if missing and not config.training_iters:
-        raise checkpoint.CheckpointError('ds_training_iters=0 tests the weights of ds_init_from, '
+        raise errors.CheckpointError('ds_training_iters=0 tests the weights of ds_init_from, '
                                          'but %s lacks %s' % (config.init_from, ', '.join(missing)))
 
 
@@ -1270,13 +1274,13 @@ def _say_afresh(config):
       CheckpointError: where the run was to test a checkpoint.
     """
     if not config.training_iters and not config.init_from:
-        raise checkpoint.CheckpointError(
+        raise errors.CheckpointError(
             'ds_training_iters=0 tests a checkpoint, but %s' % (
                 'there is none in ' + config.checkpoint_dir if config.restore_checkpoint
                 else 'ds_restore_checkpoint is off, and ds_init_from empty'))
     if not config.training_iters:
         return
-    found = checkpoint.candidates(config.checkpoint_dir)
+    found = checkpoint_files.candidates(config.checkpoint_dir)
     if config.restore_checkpoint:
         log.info('no checkpoint in %s: starting afresh', config.checkpoint_dir)
     elif found:
@@ -1292,7 +1296,7 @@ def _load_best(run, state):
     path = _best_path(run, state)
     if path:
         with run.model.graph.as_default():
-            checkpoint.restore(run.session, path, tf.trainable_variables())
+            checkpoint_files.restore(run.session, path, tf.trainable_variables())
         return 'best by dev loss (%.6f), %s' % (state.best_dev_loss, path)
     if not state.epoch and not state.epoch_step and run.config.init_from:
         return 'of ' + run.config.init_from
@@ -1306,15 +1310,15 @@ def _best_path(run, state):
     path = _find_best(run, state)
     if not path and math.isfinite(state.best_dev_loss):
         log.warning('the best weights, with the dev loss %.6f, are no longer in %s',
-                    state.best_dev_loss, checkpoint.best_dir(run.config.checkpoint_dir))
+                    state.best_dev_loss, checkpoint_files.best_dir(run.config.checkpoint_dir))
     return path
 
 
 def _find_best(run, state):
     """As `_best_path`, but says nothing."""
-    with contextlib.suppress(checkpoint.CheckpointError):  # what is damaged was named
-        path = checkpoint.newest_whole(checkpoint.best_dir(run.config.checkpoint_dir))
-        if path and checkpoint.value(path, run.model.state.best_dev_loss) == state.best_dev_loss:
+    with contextlib.suppress(errors.CheckpointError):  # what is damaged was named
+        path = checkpoint_files.newest_whole(checkpoint_files.best_dir(run.config.checkpoint_dir))
+        if path and checkpoint_files.value(path, run.model.state.best_dev_loss) == state.best_dev_loss:
             return path
     return None
 
@@ -1402,17 +1406,17 @@ def _check_before_training(config, data_sets):
       ConfigError, DataError.
     """
     if config.use_warpctc and not gpu.get_available_gpus():
-        raise settings.ConfigError('ds_use_warpctc must be off on a machine without GPUs: the '
+        raise errors.ConfigError('ds_use_warpctc must be off on a machine without GPUs: the '
                                    'CTCLossV2 operation runs on GPUs only')
     if config.training_iters:
-        run_log.make_dir(config.checkpoint_dir, 'ds_checkpoint_dir')
-        run_log.make_dir(checkpoint.best_dir(config.checkpoint_dir), 'ds_checkpoint_dir')
+        files.make_dir(config.checkpoint_dir, 'ds_checkpoint_dir')
+        files.make_dir(checkpoint_files.best_dir(config.checkpoint_dir), 'ds_checkpoint_dir')
     if config.export_dir:
-        run_log.make_dir(config.export_dir, 'ds_export_dir')
+        files.make_dir(config.export_dir, 'ds_export_dir')
     if config.training_iters and not len(data_sets.train):
-        raise feeding.DataError('no usable training utterance is left')
+        raise errors.DataError('no usable training utterance is left')
     if config.training_iters and settings.uses_dev_loss(config) and not len(data_sets.dev):
-        raise feeding.DataError('%s needs a dev set, but it is empty' % ', '.join(
+        raise errors.DataError('%s needs a dev set, but it is empty' % ', '.join(
             settings.uses_dev_loss(config)))
     for data_set, purpose in ((data_sets.dev, 'validation'), (data_sets.test, 'test')):
         if not len(data_set):
@@ -1445,7 +1449,7 @@ def train_and_test(config, alphabet, data_sets, stop, run_dir, results):
       results: dict, filled with the figures for hyper.json as they come.
     """
     if config.restore_checkpoint:  # before the graph is built, which takes longer
-        checkpoint.check_newest(config, alphabet.n_character)
+        checkpoint_files.check_newest(config, alphabet.n_character)
     model = build_model(config, alphabet.n_character, True, data_sets)
     session_config = tf.ConfigProto(allow_soft_placement=True,
                                     log_device_placement=config.log_device_placement,
@@ -1515,7 +1519,7 @@ def _write_hyper(config, alphabet, data_sets, run_dir, context, results):
         'results': {'duration': (finished - started).total_seconds(),
                     **{name: results.get(name) for name in names}}}
     try:
-        run_log.write_file(os.path.join(run_dir, 'hyper.json'), run_log.strict_json(content))
+        files.write_file(os.path.join(run_dir, 'hyper.json'), run_log.strict_json(content))
         run_log.merge_logs(config.logs_dir)
     except OSError as error:  # must not hide what ended the run
         log.warning('hyper.json cannot be written to %s: %s', run_dir, error.strerror)
@@ -1532,7 +1536,7 @@ def main(arguments):
             print(settings.help_text())
             return 0
         if arguments not in ([], ['--show-config']):
-            raise settings.ConfigError('arguments must be none, --help or --show-config, got %s; '
+            raise errors.ConfigError('arguments must be none, --help or --show-config, got %s; '
                                        'settings are ds_ variables of the environment'
                                        % ' '.join(arguments))
         config, sources = settings.load()
@@ -1545,8 +1549,8 @@ def main(arguments):
     except Interrupted as interruption:
         print('interrupted: %s' % interruption, file=sys.stderr)
         return 130
-    except (settings.ConfigError, text.AlphabetError, feeding.DataError,
-            checkpoint.CheckpointError, TrainingError) as error:
+    except (errors.ConfigError, errors.AlphabetError, errors.DataError,
+            errors.CheckpointError, TrainingError) as error:
         print('error: %s' % error, file=sys.stderr)
         return 1
     return 0
@@ -1556,8 +1560,8 @@ def _run(config, stop, started):
     alphabet = text.load_alphabet(config.alphabet)
     data_sets = util.importers.read_data_sets(config, alphabet)
     _check_before_training(config, data_sets)
-    run_dir, results = run_log.make_run_dir(config.logs_dir), {}
-    git_hash, git_branch = run_log.git_revision()
+    run_dir, results = run_folder.make_run_dir(config.logs_dir), {}
+    git_hash, git_branch = run_folder.git_revision()
     context = {'time_started': started.isoformat(), 'git_hash': git_hash, 'git_branch': git_branch}
     try:
         train_and_test(config, alphabet, data_sets, stop, run_dir, results)

@@ -14,12 +14,12 @@ import pytest
 PROJECT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, PROJECT)
 
-from util import config as settings  # noqa: E402
+from util import config as settings, errors  # noqa: E402
 
 with settings.silenced_tensorflow():
     import tensorflow  # noqa: E402, F401
 
-from util import download, feeding  # noqa: E402
+from util.corpora import download  # noqa: E402
 
 RATE = 16000        # Hz
 RUN_LIMIT_S = 300   # a run of DeepSpeech.py that takes longer hangs
@@ -97,7 +97,7 @@ def fetched(monkeypatch):
     def fetch_corpus(folder, marker, archives):
         asked.append((str(folder), marker, archives))
         if not os.path.exists(os.path.join(folder, marker)):
-            raise feeding.DataError('no network')
+            raise errors.DataError('no network')
 
     monkeypatch.setattr(download, 'fetch_corpus', fetch_corpus)
     return asked

@@ -5,7 +5,8 @@ import tensorflow.compat.v1 as tf
 
 import DeepSpeech
 from conftest import load_config
-from util import accumulation, feeding
+from util import records
+from util.graph import accumulation
 
 N_INPUT, N_CONTEXT, N_CHARACTER = 4, 1, 6
 LENGTHS, N_LABELS = [11, 7, 9, 8, 10, 6], [3, 2, 4, 1, 2, 3]
@@ -28,7 +29,7 @@ def batch_of(rows):
         length = LENGTHS[number] + 2 * N_CONTEXT
         frames[row, :length] = rng.normal(size=(length, N_INPUT))
         transcripts[row, :N_LABELS[number]] = rng.integers(0, N_CHARACTER - 1, N_LABELS[number])
-    return feeding.Batch(frames, [LENGTHS[r] for r in rows], transcripts,
+    return records.Batch(frames, [LENGTHS[r] for r in rows], transcripts,
                          [N_LABELS[r] for r in rows])
 
 
@@ -54,7 +55,7 @@ class Trainer:
         with self.graph.as_default():
             tf.set_random_seed(3)
             config = load_config(**{**SIZES, 'towers': towers, **values})
-            self.batch = feeding.Batch(
+            self.batch = records.Batch(
                 tf.placeholder(tf.float32, [None, None, N_INPUT]), tf.placeholder(tf.int32, [None]),
                 tf.placeholder(tf.int32, [None, None]), tf.placeholder(tf.int32, [None]))
             self.optimizer = DeepSpeech.create_optimizer(config)
@@ -220,7 +221,7 @@ def by_hand(build, batches, **values):
         adding = []
         for gradient, loss, weight, utterances, labels in batches:
             lengths = [1] * (utterances - 1) + [labels - utterances + 1]
-            batch = feeding.Batch(None, tf.constant([9] * utterances), None, tf.constant(lengths))
+            batch = records.Batch(None, tf.constant([9] * utterances), None, tf.constant(lengths))
             adding.append(sums.add([(tf.constant(gradient), variable)], tf.constant(loss), weight,
                                    *accumulation.norm_and_scale(batch, config)))
         mean = sums.mean()

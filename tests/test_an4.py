@@ -8,7 +8,9 @@ import soundfile
 
 from conftest import PROJECT, load_config, speech, write_wav
 from corpora import write_sphere
-from util import download, feeding, text
+from util import errors, text
+from util.corpora import download
+from util.feeding import data_sets as data_sets_module
 from util.importers import an4
 
 DATA = os.path.join(PROJECT, '..', 'shared', 'data')
@@ -71,7 +73,7 @@ def test_wav_and_sphere_are_read_in_place(tmp_path, fetched, ending, write, pare
     for i, (utterance, (fileid, _)) in enumerate(zip(train + test, TRAIN + TEST)):
         assert utterance.name == prefix + 'wav/' + fileid + ending
         assert utterance.wav_filename == str(root / 'wav' / (fileid + ending))
-        assert utterance.problem is None
+        assert utterance.exclusion_reason is None
         found, rate = soundfile.read(utterance.wav_filename, dtype='int16')
         assert rate == 16000
         np.testing.assert_array_equal(found, speech(0.5 + 0.1 * i, seed=i))
@@ -91,7 +93,7 @@ def test_headerless_audio_is_read_from_flac_in_the_cache(tmp_path, folder, order
         found, rate = soundfile.read(utterance.wav_filename, dtype='int16')
         assert rate == 16000
         np.testing.assert_array_equal(found, speech(0.5 + 0.1 * i, seed=i))
-    sets = feeding.make_data_sets(load_config(), text.Alphabet(), train, [], test)
+    sets = data_sets_module.make_data_sets(load_config(), text.Alphabet(), train, [], test)
     assert [len(data_set) for data_set in sets] == [3, 0, 1]
 
 
@@ -111,7 +113,7 @@ def test_headerless_audio_that_cannot_be_converted_has_a_reason(tmp_path):
     with open(tmp_path / 'wav' / (TRAIN[1][0] + '.raw'), 'ab') as file:
         file.write(b'x')
     train = listing(tmp_path, tmp_path / 'cache').train
-    assert [utterance.problem for utterance in train] == [
+    assert [utterance.exclusion_reason for utterance in train] == [
         None, '19201 bytes, expected two for each sample', None]
 
 
@@ -130,7 +132,7 @@ def test_a_file_id_without_audio_is_named_and_hidden_files_are_no_audio(tmp_path
     path = tmp_path / 'wav' / (TRAIN[1][0] + '.sph')
     path.rename(path.with_name('._' + path.name))
     train = listing(tmp_path, tmp_path / 'cache').train
-    assert [utterance.problem for utterance in train] == [None, 'no audio file', None]
+    assert [utterance.exclusion_reason for utterance in train] == [None, 'no audio file', None]
     assert train[1].name == 'wav/an4_clstk/fash/cen7-fash-b'
 
 
@@ -169,7 +171,7 @@ def test_an_utterance_without_a_line_of_its_own_is_named(tmp_path):
     write_lists(tmp_path, train=[TRAIN[0], (TRAIN[1][0], 'FIVE (cen6-fash-b)'), TRAIN[2]])
     write_audio(tmp_path, '.sph', sphere)
     train = listing(tmp_path, tmp_path / 'cache').train
-    assert [utterance.problem for utterance in train] == [
+    assert [utterance.exclusion_reason for utterance in train] == [
         None, 'no line of its own in etc/an4_train.transcription', None]
     assert [utterance.transcript for utterance in train] == ['YES', '', 'A B']
 
@@ -200,7 +202,7 @@ def test_it_is_fetched_where_there_is_none(tmp_path, fetched, monkeypatch):
 def test_a_missing_list_is_named(tmp_path):
     write_lists(tmp_path)
     os.remove(tmp_path / 'etc' / 'an4_test.fileids')
-    with pytest.raises(feeding.DataError, match='an4_test.fileids'):
+    with pytest.raises(errors.DataError, match='an4_test.fileids'):
         listing(tmp_path, tmp_path / 'cache')
 
 

@@ -101,7 +101,7 @@ def test_whitening_is_that_of_the_notebooks_numbers():
     expected = np.load(SEED_FEATURES)['features_26_9']
     whitened, zero = expected[:, 9 * 26:10 * 26].astype(np.float64), expected[0, 0]
     frames = whitened - zero  # but for a factor, which whitening takes away
-    features = audio.context_windows(audio.whiten(321.5 * frames, 9), 9)
+    features = audio.context_windows(audio.normalise(321.5 * frames, 9), 9)
     np.testing.assert_allclose(features, expected, atol=1e-5)
 
 
@@ -455,7 +455,7 @@ def test_constant_audio_has_finite_features(tmp_path, value, n_samples):
 @pytest.mark.parametrize('steps, numcontext', [(1, 2), (3, 2), (5, 2), (6, 0), (40, 9), (7, 9)])
 def test_windows_have_mean_0_and_deviation_1(steps, numcontext):
     frames = np.random.default_rng(steps).normal(-7, 5, (steps, 3))
-    windows = audio.context_windows(audio.whiten(frames, numcontext), numcontext)
+    windows = audio.context_windows(audio.normalise(frames, numcontext), numcontext)
     assert windows.shape == (steps, 3 * (2 * numcontext + 1))
     assert windows.mean(dtype=np.float64) == pytest.approx(0, abs=1e-6)
     assert windows.std(dtype=np.float64) == pytest.approx(1, abs=1e-6)
@@ -463,7 +463,7 @@ def test_windows_have_mean_0_and_deviation_1(steps, numcontext):
 
 def test_whiten_by_hand():
     # windows (0, 1), (1, 3), (3, 0) to either side: 0 1 3, 1 3 0 -> mean 8/6, of squares 20/6
-    padded = audio.whiten(np.array([[1.0], [3.0]]), 1)
+    padded = audio.normalise(np.array([[1.0], [3.0]]), 1)
     mean, deviation = 8 / 6, np.sqrt(20 / 6 - (8 / 6)**2)
     assert padded.dtype == np.float32
     np.testing.assert_allclose(padded[:, 0], (np.array([0, 1, 3, 0]) - mean) / deviation,
@@ -472,7 +472,7 @@ def test_whiten_by_hand():
 
 def test_whitened_margins_are_the_zeros_around_the_frames():
     frames = np.random.default_rng(0).normal(4, 2, (5, 2))
-    padded = audio.whiten(frames, 3)
+    padded = audio.normalise(frames, 3)
     assert padded.shape == (11, 2)
     zero = padded[0, 0]
     assert zero < 0
@@ -482,12 +482,12 @@ def test_whitened_margins_are_the_zeros_around_the_frames():
 
 def test_whiten_leaves_its_argument_alone():
     frames = np.arange(6.0).reshape(3, 2)
-    audio.whiten(frames, 1)
+    audio.normalise(frames, 1)
     np.testing.assert_array_equal(frames, np.arange(6.0).reshape(3, 2))
 
 
 def test_frames_of_zeros_stay_zeros():
-    np.testing.assert_array_equal(audio.whiten(np.zeros((4, 3)), 2), np.zeros((8, 3)))
+    np.testing.assert_array_equal(audio.normalise(np.zeros((4, 3)), 2), np.zeros((8, 3)))
 
 
 def test_windows_hold_the_earliest_frame_first():

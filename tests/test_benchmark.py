@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from conftest import PROJECT
-from util import benchmark
+from util.tools import benchmark
 
 FIGURES = {
     'cores': 2, 'peak_gflops': 300.0,
@@ -66,7 +66,7 @@ def test_a_file_that_cannot_be_written_is_found_before_measuring(tmp_path, capsy
 
 @pytest.mark.parametrize('implementation', ['own', 'block', 'vanilla'])
 def test_a_step_is_measured_in_a_process_of_its_own(implementation):
-    command = [sys.executable, '-m', 'util.benchmark', '--measure',
+    command = [sys.executable, '-m', 'util.tools.benchmark', '--measure',
                json.dumps(['step', [implementation, 8, 3, 11]])]
     done = subprocess.run(command, cwd=PROJECT, stdout=subprocess.PIPE, check=True,
                           env=dict(os.environ, PYTHONPATH=PROJECT))

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from conftest import speech, write_wav
-from util import audio, cache, feeding
+from util import audio, records
+from util.feeding import cache
 
 COLUMNS = 3
 
 
 def utterance(path, **part):
-    return feeding.Utterance(str(path), 'name', 'text', **part)
+    return records.Utterance(str(path), 'name', 'text', **part)
 
 
 def features(steps, seed=0):

@@ -11,7 +11,7 @@ def check(folder, *arguments, **values):
     settings = dict(importer='csv', train_files='train.csv', dev_files='dev.csv',
                     test_files='test.csv', cache_dir='cache', **values)
     environment.update({'ds_' + k: v for k, v in settings.items()}, PYTHONPATH=PROJECT)
-    return subprocess.run([sys.executable, '-m', 'util.check_data', *arguments], cwd=folder,
+    return subprocess.run([sys.executable, '-m', 'util.tools.check_data', *arguments], cwd=folder,
                           env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           text=True)
 

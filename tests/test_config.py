@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from conftest import PROJECT, load_config
-from util import config as settings
+from util import config as settings, errors
 
 # The list. What depends on other settings is what it is with nothing else set.
 DEFAULTS = dict(
@@ -42,7 +42,7 @@ def load(environ=None):
 
 
 def error_of(environ):
-    with pytest.raises(settings.ConfigError) as error:
+    with pytest.raises(errors.ConfigError) as error:
         load(environ)
     return str(error.value)
 
@@ -55,7 +55,7 @@ def write_json(tmp_path, content):
 
 def file_error(tmp_path, content):
     path = write_json(tmp_path, content)
-    with pytest.raises(settings.ConfigError) as error:
+    with pytest.raises(errors.ConfigError) as error:
         load({'ds_config': path})
     return str(error.value)
 
@@ -183,7 +183,7 @@ def test_towers(towers, n_gpus, expected):
 
 
 def test_more_towers_than_gpus_are_an_error():
-    with pytest.raises(settings.ConfigError, match='ds_towers .* 0 to 2 .* got 3'):
+    with pytest.raises(errors.ConfigError, match='ds_towers .* 0 to 2 .* got 3'):
         settings.with_towers(load_config(towers=3), 2)
 
 
@@ -406,13 +406,13 @@ def test_config_is_frozen():
 
 def test_missing_file(tmp_path):
     path = str(tmp_path / 'none.json')
-    with pytest.raises(settings.ConfigError, match='cannot read .*No such file') as error:
+    with pytest.raises(errors.ConfigError, match='cannot read .*No such file') as error:
         load({'ds_config': path})
     assert str(error.value).startswith('ds_config: cannot read %s: ' % path)
 
 
 def test_folder_is_no_file_of_settings(tmp_path):
-    with pytest.raises(settings.ConfigError, match='ds_config: cannot read .*Is a directory'):
+    with pytest.raises(errors.ConfigError, match='ds_config: cannot read .*Is a directory'):
         load({'ds_config': str(tmp_path)})
 
 
@@ -426,7 +426,7 @@ def test_file_that_is_not_json(tmp_path, content):
 def test_file_that_is_not_utf_8(tmp_path):
     path = tmp_path / 'settings.json'
     path.write_bytes(b'{"ds_logs_dir": "caf\xe9"}')
-    with pytest.raises(settings.ConfigError, match='settings.json is not JSON'):
+    with pytest.raises(errors.ConfigError, match='settings.json is not JSON'):
         load({'ds_config': str(path)})
 
 
@@ -623,12 +623,12 @@ def test_lstm_implementation_fits_the_devices(asked, n_gpus, chosen):
 
 
 def test_cudnn_needs_a_gpu():
-    with pytest.raises(settings.ConfigError, match='ds_rnn_impl must be .* got cudnn'):
+    with pytest.raises(errors.ConfigError, match='ds_rnn_impl must be .* got cudnn'):
         settings.with_towers(load_config(rnn_impl='cudnn'), 0)
 
 
 def test_lstm_implementations_are_those_of_the_module():
-    from util import rnn
+    from util.graph import rnn
     assert settings.RNN_IMPLS == ('auto', *rnn.IMPLEMENTATIONS)
 
 

@@ -13,14 +13,15 @@ import pytest
 import soundfile
 
 from conftest import PROJECT, speech
-from util import audio, config as settings, convert, feeding
+from util import audio, config as settings, errors
+from util.corpora import convert
 
 RAW = dict(rate=16000, byte_order='big')
 WAIT_S = 60  # for another process to do something
 
 SLOW_READER = '''
     import os, time
-    from util import convert
+    from util.corpora import convert
 
     def read(path, pause_s):
         with open('reads.txt', 'a') as file:
@@ -32,7 +33,7 @@ SLOW_READER = '''
 MAIN = '''
     import glob, sys
     import slow_reader
-    from util import convert
+    from util.corpora import convert
 
     if __name__ == '__main__':
         open('main.txt', 'a').write('run\\n')
@@ -81,7 +82,7 @@ def test_results_are_16_bit_flac_of_the_same_samples_in_the_order_of_the_sources
     sources = [write_raw(tmp_path / 'raw' / name, samples[i])
                for i, name in enumerate(('b.raw', 'a.raw', 'sub/b.raw'))]
     results = converted(sources + sources[:1], tmp_path)
-    assert [result.problem for result in results] == 4 * [None]
+    assert [result.exclusion_reason for result in results] == 4 * [None]
     assert results[0] == results[3] and len(flac_files(tmp_path)) == 3
     for result, expected in zip(results, samples):
         found, rate = soundfile.read(result.path, dtype='int16')
@@ -133,7 +134,7 @@ def test_sources_that_cannot_be_converted_have_reasons_and_the_others_are(
     (folder / 'folder.raw').mkdir()
     results = converted([str(folder / 'missing.raw'), empty, odd, str(folder / 'folder.raw'),
                          good], tmp_path)
-    assert [result.problem for result in results] == [
+    assert [result.exclusion_reason for result in results] == [
         'cannot be read: No such file or directory', 'no samples',
         '3201 bytes, expected two for each sample', 'cannot be read: Is a directory', None]
     assert [bool(result.path) for result in results] == [False, False, False, False, True]
@@ -154,14 +155,14 @@ def test_left_over_temporary_files_are_removed_and_nothing_else(tmp_path):
 def test_a_cache_that_cannot_be_written_is_named_with_its_setting(tmp_path):
     source = write_raw(tmp_path / 'raw' / 'a.raw', speech(0.1))
     (tmp_path / 'cache').write_text('not a folder')
-    with pytest.raises(settings.ConfigError, match='ds_cache_dir: cannot write to .*cache'):
+    with pytest.raises(errors.ConfigError, match='ds_cache_dir: cannot write to .*cache'):
         converted([source], tmp_path)
 
 
 def test_a_result_that_cannot_be_written_stops_and_is_no_reason_to_exclude(tmp_path):
     source = write_raw(tmp_path / 'raw' / 'a.raw', speech(0.1))
     target = str(tmp_path / 'nowhere' / 'a.flac')
-    with pytest.raises(settings.ConfigError, match='ds_cache_dir: cannot write .*a.flac'):
+    with pytest.raises(errors.ConfigError, match='ds_cache_dir: cannot write .*a.flac'):
         convert._convert_one(source, target, convert.read_raw, RAW)
 
 
@@ -172,7 +173,7 @@ def exit_at_once(path):
 def test_a_process_that_is_ended_from_outside_is_an_error_and_no_hang(tmp_path, monkeypatch):
     monkeypatch.setattr(convert, 'WORTH_PROCESSES', 1)
     source = write_raw(tmp_path / 'raw' / 'a.raw', speech(0.1))
-    with pytest.raises(feeding.DataError, match='after 0 of 1 files'):
+    with pytest.raises(errors.DataError, match='after 0 of 1 files'):
         convert.converted([source], str(tmp_path / 'cache'), exit_at_once)
     assert flac_files(tmp_path) == []
 

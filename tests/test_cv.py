@@ -6,7 +6,8 @@ import pytest
 import soundfile
 from conftest import PROJECT, load_config, speech
 
-from util import feeding, text
+from util import errors, text
+from util.feeding import data_sets as data_sets_module
 from util.importers import cv
 
 SHARED = os.path.join(PROJECT, '..', 'shared', 'data')
@@ -45,7 +46,7 @@ def test_quotes_are_but_characters_in_a_tsv(tmp_path):
     train = listed(tmp_path).train
     assert [(u.name, u.transcript) for u in train] == [
         ('clips/t%d.mp3' % i, sentence) for i, sentence in enumerate(sentences)]
-    sets = feeding.make_data_sets(load_config(), text.Alphabet(), train, [], [])
+    sets = data_sets_module.make_data_sets(load_config(), text.Alphabet(), train, [], [])
     assert {e.utterance.name: e.transcript for e in sets.train.examples} == {
         'clips/t%d.mp3' % i: sentence for i, sentence in enumerate([
             'well then', 'stop there', 'go on', 'we see', 'all day', 'a good deal of it', 'yes',
@@ -66,13 +67,13 @@ def test_the_folder_above_the_language_does(tmp_path):
 def test_two_languages_are_a_question(tmp_path):
     write_language(tmp_path / 'cy')
     write_language(tmp_path / 'en')
-    with pytest.raises(feeding.DataError, match='several languages.*cy, .*en'):
+    with pytest.raises(errors.DataError, match='several languages.*cy, .*en'):
         listed(tmp_path)
 
 
 @pytest.mark.parametrize('name', ['', 'missing'])
 def test_where_to_get_it(tmp_path, name):
-    with pytest.raises(feeding.DataError, match='commonvoice.mozilla.org'):
+    with pytest.raises(errors.DataError, match='commonvoice.mozilla.org'):
         listed(tmp_path / name)
 
 
@@ -86,7 +87,7 @@ def test_columns_go_by_name_and_paths_may_lack_their_ending(tmp_path):
 def test_bad_rows_are_named_and_the_rest_used(tmp_path):
     write_language(tmp_path, ['a\tt1.mp3\tone\t2', 'a\tt2.mp3', 'a', 'a\tt4.mp3\tx\ty\t2',
                               'a\t\tno clip\t2', 'a\tt6.mp3\t\t2'])
-    assert [(u.name, u.transcript, u.problem) for u in listed(tmp_path).train] == [
+    assert [(u.name, u.transcript, u.exclusion_reason) for u in listed(tmp_path).train] == [
         ('clips/t1.mp3', 'one', None),
         ('clips/t2.mp3', None, 'row 2 of train.tsv: expected 4 columns, got 2'),
         ('train.tsv', None, 'row 3 of train.tsv: expected 4 columns, got 1'),
@@ -98,13 +99,13 @@ def test_bad_rows_are_named_and_the_rest_used(tmp_path):
 def test_a_table_that_is_missing_or_none(tmp_path):
     write_language(tmp_path)
     os.remove(tmp_path / 'dev.tsv')
-    with pytest.raises(feeding.DataError, match='dev.tsv cannot be read'):
+    with pytest.raises(errors.DataError, match='dev.tsv cannot be read'):
         listed(tmp_path)
     (tmp_path / 'dev.tsv').write_text('path,sentence\n')
-    with pytest.raises(feeding.DataError, match='dev.tsv: its first line .* path and sentence'):
+    with pytest.raises(errors.DataError, match='dev.tsv: its first line .* path and sentence'):
         listed(tmp_path)
     (tmp_path / 'dev.tsv').write_text('')
-    with pytest.raises(feeding.DataError, match='dev.tsv: its first line .* path and sentence'):
+    with pytest.raises(errors.DataError, match='dev.tsv: its first line .* path and sentence'):
         listed(tmp_path)
 
 
@@ -116,7 +117,7 @@ def test_validated_alone_is_split_by_position(tmp_path):
     train, dev, test = [[u.name[6:-4] for u in part] for part in listed(tmp_path)]
     assert test == ['v10'] and dev == ['v11']  # the 10th; the 10th of the others
     assert train == ['v%02d' % i for i in range(1, 10)] + ['v12', 'unknown']
-    assert listed(tmp_path).train[-1].problem == 'no row for it in validated.tsv'
+    assert listed(tmp_path).train[-1].exclusion_reason == 'no row for it in validated.tsv'
 
 
 @pytest.mark.parametrize('twice', [False, True])
@@ -130,7 +131,7 @@ def test_the_first_release(tmp_path, twice):
         write_clip(tmp_path / folder / 'sample-000000.mp3')
     for name, utterances in zip(names, listed(tmp_path)):
         folder = '%s/%s' % (name, name) if twice else name
-        assert [(u.name, u.transcript, u.problem) for u in utterances] == [
+        assert [(u.name, u.transcript, u.exclusion_reason) for u in utterances] == [
             (folder + '/sample-000000.mp3', 'learn, and "teach"', None),
             (folder + '/sample-000001.mp3', None,
              'row 2 of %s.csv: expected 3 columns, got 1' % name)]
@@ -139,7 +140,7 @@ def test_the_first_release(tmp_path, twice):
 
 def test_a_csv_with_a_quote_left_open(tmp_path):
     write_table(tmp_path / 'cv-valid-train.csv', ['a.mp3,"one,1'], 'filename,text,up_votes')
-    with pytest.raises(feeding.DataError, match='cv-valid-train.csv is not CSV'):
+    with pytest.raises(errors.DataError, match='cv-valid-train.csv is not CSV'):
         listed(tmp_path)
 
 

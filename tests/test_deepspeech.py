@@ -7,7 +7,7 @@ import tensorflow.compat.v1 as tf
 
 import DeepSpeech
 from conftest import load_config, make_corpus, speech, write_wav
-from util import audio, config as settings, importers, text
+from util import audio, config as settings, errors, importers, text
 
 B, T, N_INPUT, N_CONTEXT, N_CHARACTER = 3, 11, 4, 1, 7
 SIZES = dict(n_input=N_INPUT, n_context=N_CONTEXT, n_hidden_1=6, n_hidden_2=8, n_hidden_5=9,
@@ -231,12 +231,12 @@ def test_several_importers_are_joined_set_by_set(tmp_path):
 
 
 def test_each_importer_needs_its_path(tmp_path):
-    with pytest.raises(settings.ConfigError, match='ds_dataset_path must be as many folders'):
+    with pytest.raises(errors.ConfigError, match='ds_dataset_path must be as many folders'):
         importers.read_data_sets(joined(tmp_path, paths='one'), text.Alphabet())
 
 
 def test_unknown_importer_is_named(tmp_path):
-    with pytest.raises(settings.ConfigError, match="ds_importer .*librivox.* got 'ldc'"):
+    with pytest.raises(errors.ConfigError, match="ds_importer .*librivox.* got 'ldc'"):
         importers.read_data_sets(joined(tmp_path, importers='csv,ldc'), text.Alphabet())
 
 

@@ -19,7 +19,8 @@ import zipfile
 import pytest
 
 from conftest import PROJECT
-from util import download, feeding
+from util import errors, files
+from util.corpora import download
 
 WAIT_S = 20  # for what takes milliseconds
 CONTENT = bytes(range(256)) * 2000  # 512,000 bytes
@@ -128,7 +129,7 @@ def site(monkeypatch):
 
 def refused(function, *arguments, says=()):
     """Calls a function that must raise a DataError of one line with these words."""
-    with pytest.raises(feeding.DataError) as error:
+    with pytest.raises(errors.DataError) as error:
         function(*arguments)
     message = str(error.value)
     assert '\n' not in message
@@ -269,10 +270,10 @@ def test_what_a_run_leaves_that_is_killed_after_the_renaming_goes(site, tmp_path
 
 DOWNLOADER = '''
 import sys, types
-feeding = types.ModuleType('util.feeding')  # without TensorFlow, which takes seconds
-feeding.DataError = ValueError
-sys.modules['util.feeding'] = feeding
-from util import download
+feeding = types.ModuleType('util.feeding.data_sets')  # without TensorFlow, which takes seconds
+errors.DataError = ValueError
+sys.modules['util.feeding.data_sets'] = feeding
+from util.corpora import download
 download.download(*sys.argv[1:])
 '''
 

@@ -11,7 +11,8 @@ import soundfile
 import tensorflow.compat.v1 as tf
 
 from conftest import load_config, speech, write_wav
-from util import audio, feeding, text
+from util import audio, errors, records, text
+from util.feeding import data_sets as data_sets_module, feeder as feeder_module
 
 HANG_S = 20          # whatever takes longer hangs
 ORDERS = ('sorted', 'shuffled', 'bucketed')
@@ -53,9 +54,9 @@ def flat(steps):
 def make_set(lengths, name='train', **values):
     """DataSet of utterances with these time steps."""
     values = dict(dict(n_input=3, n_context=2), **values)
-    examples = [feeding.Example(feeding.Utterance('u%d.wav' % i, 'u%d' % i, 'A'), 'a', n, 0.01 * n)
+    examples = [records.Example(records.Utterance('u%d.wav' % i, 'u%d' % i, 'A'), 'a', n, 0.01 * n)
                 for i, n in enumerate(lengths)]
-    return feeding.DataSet(name, examples, load_config(**values))
+    return data_sets_module.DataSet(name, examples, load_config(**values))
 
 
 def item(data_set, index):
@@ -67,7 +68,7 @@ def item(data_set, index):
 @pytest.fixture
 def no_audio(monkeypatch):
     """Lets DataSet.read make up what it reads."""
-    monkeypatch.setattr(feeding.DataSet, 'read', item)
+    monkeypatch.setattr(data_sets_module.DataSet, 'read', item)
 
 
 class Graph:
@@ -127,7 +128,7 @@ def expected_epoch(data_set, epoch, first_step=0):
 
 
 @pytest.mark.parametrize('order', ORDERS)
-@pytest.mark.parametrize('set_name', feeding.SET_NAMES)
+@pytest.mark.parametrize('set_name', records.SET_NAMES)
 def test_order_of_each_epoch_is_a_permutation(order, set_name):
     data_set = make_set(LENGTHS, set_name, batch_order=order, batch_size=4, numbuckets=3)
     for epoch in range(5):
@@ -229,9 +230,9 @@ def build_sets(folder, train, dev=(), test=(), **values):
     """DataSets of (file name, transcript) rows, named as given and found in `folder`."""
     values = dict(dict(n_input=4, n_context=2, cache_dir=os.path.join(folder, 'cache')), **values)
     config = load_config(**values)
-    sets = [[feeding.Utterance(os.path.join(folder, name), name, words) for name, words in rows]
+    sets = [[records.Utterance(os.path.join(folder, name), name, words) for name, words in rows]
             for rows in (train, dev, test)]
-    return feeding.make_data_sets(config, text.Alphabet(), *sets)
+    return data_sets_module.make_data_sets(config, text.Alphabet(), *sets)
 
 
 def exclusions(caplog):
@@ -357,9 +358,9 @@ def test_an_example_knows_its_cleaned_transcript_and_seconds(tmp_path):
 
 def test_a_problem_that_the_importer_found_excludes_the_utterance(tmp_path, caplog):
     path = write_wav(tmp_path / 'a.wav', speech(0.4))
-    good, bad = feeding.Utterance(path, 'a', 'x'), feeding.Utterance(path, 'b', 'x', 'torn page')
+    good, bad = records.Utterance(path, 'a', 'x'), records.Utterance(path, 'b', 'x', 'torn page')
     config = load_config(cache_dir=tmp_path / 'cache')
-    sets = feeding.make_data_sets(config, text.Alphabet(), [bad, good], [], [])
+    sets = data_sets_module.make_data_sets(config, text.Alphabet(), [bad, good], [], [])
     assert names(sets.train) == ['a']
     assert exclusions(caplog) == {'b': 'torn page'}
     assert sets.excluded == {bad: 'torn page'}
@@ -483,10 +484,10 @@ def check_input_vectors(data_set, n_context, stride):
 
 def test_the_selector_picks_the_queue_and_frames_keep_their_margins(no_audio):
     sets = [make_set(lengths, name, batch_size=2)
-            for name, lengths in zip(feeding.SET_NAMES, ([4, 6], [3], [5, 2]))]
+            for name, lengths in zip(records.SET_NAMES, ([4, 6], [3], [5, 2]))]
     with tf.Graph().as_default(), tf.Session() as session:
         selector, count = tf.placeholder(tf.int32, []), tf.placeholder(tf.int32, [])
-        batch = feeding.DataSets(*sets).next_batch(selector, count)
+        batch = data_sets_module.DataSets(*sets).next_batch(selector, count)
         feeders = [data_set.feed(session, n_epochs=1) for data_set in sets]
         taken = {}
         for i in (2, 0, 1):
@@ -500,11 +501,11 @@ def test_the_selector_picks_the_queue_and_frames_keep_their_margins(no_audio):
 
 
 def test_data_sets_are_iterated_in_the_order_of_the_selector():
-    train, dev, test = (make_set([4], name) for name in feeding.SET_NAMES)
-    sets = feeding.DataSets(train, dev, test)
+    train, dev, test = (make_set([4], name) for name in records.SET_NAMES)
+    sets = data_sets_module.DataSets(train, dev, test)
     assert list(sets) == [train, dev, test] and sets.stages == [train]
     assert [data_set.queue_index for data_set in sets] == [0, 1, 2]
-    assert feeding.SET_NAMES == ('train', 'dev', 'test')
+    assert records.SET_NAMES == ('train', 'dev', 'test')
 
 
 # Batches as frames with margins, and the shares of the towers
@@ -526,16 +527,16 @@ def frames_batch(count, n_input=3, n_context=2):
         labels[b, :n_labels] = rng.integers(1, 28, n_labels)
         for t in range(length):
             windows[b, t] = np.concatenate([features[b, t + k] for k in range(size)])
-    return feeding.Batch(features, np.int32(lengths), labels, np.int32(label_lengths)), windows
+    return records.Batch(features, np.int32(lengths), labels, np.int32(label_lengths)), windows
 
 
 def run_towers(values, n_towers, n_context=2):
     """[(Batch, count) of each tower], from placeholders of unknown sizes."""
     with tf.Graph().as_default(), tf.Session() as session:
-        shapes = feeding.Batch([None, None, values.features.shape[2]], [None], [None, None], [None])
-        batch = feeding.Batch(*[tf.placeholder(value.dtype, shape)
+        shapes = records.Batch([None, None, values.features.shape[2]], [None], [None, None], [None])
+        batch = records.Batch(*[tf.placeholder(value.dtype, shape)
                                 for value, shape in zip(values, shapes)])
-        towers = [feeding.tower_batch(batch, i, n_towers, n_context) for i in range(n_towers)]
+        towers = [feeder_module.tower_batch(batch, i, n_towers, n_context) for i in range(n_towers)]
         return session.run(towers, dict(zip(batch, values)))
 
 
@@ -610,7 +611,7 @@ def test_slow_and_uneven_readers_do_not_change_the_order(monkeypatch):
         time.sleep(delays.pop())
         return item(data_set, index)
 
-    monkeypatch.setattr(feeding.DataSet, 'read', read)
+    monkeypatch.setattr(data_sets_module.DataSet, 'read', read)
     monkeypatch.setattr(feeding, 'N_READERS', 4)
     data_set = make_set(LENGTHS, batch_order='shuffled', batch_size=3)
     with Graph(data_set) as graph:
@@ -635,7 +636,7 @@ def test_waiting_for_slow_readers_is_measured_epoch_by_epoch(monkeypatch):
         time.sleep(0.2 if slow[0] else 0)
         return item(data_set, index)
 
-    monkeypatch.setattr(feeding.DataSet, 'read', read)
+    monkeypatch.setattr(data_sets_module.DataSet, 'read', read)
     monkeypatch.setattr(feeding, 'N_READERS', 1)
     data_set = make_set(LENGTHS[:3], batch_size=3)
     with Graph(data_set) as graph:
@@ -781,7 +782,7 @@ def test_an_epoch_without_a_readable_file_has_no_steps(tmp_path, caplog):
 
 def test_nothing_readable_does_not_let_the_feeder_run_ahead_without_bound(monkeypatch):
     reads = []
-    monkeypatch.setattr(feeding.DataSet, 'read', lambda data_set, index: reads.append(index))
+    monkeypatch.setattr(data_sets_module.DataSet, 'read', lambda data_set, index: reads.append(index))
     data_set = make_set([3, 2], 'dev', batch_size=2)  # 1 step an epoch, as many epochs as asked
     with Graph(data_set) as graph:
         feeder = graph.feed()
@@ -800,7 +801,7 @@ def read_or_fail(data_set, index):
 
 
 def test_an_exception_in_a_reader_reaches_the_caller_after_the_steps_before_it(monkeypatch):
-    monkeypatch.setattr(feeding.DataSet, 'read', read_or_fail)
+    monkeypatch.setattr(data_sets_module.DataSet, 'read', read_or_fail)
     data_set = make_set(range(1, 9), batch_size=2)  # utterance 5 is in the third step
     with Graph(data_set) as graph:
         feeder = graph.feed()
@@ -817,7 +818,7 @@ def test_an_exception_in_a_reader_reaches_the_caller_after_the_steps_before_it(m
 
 
 def test_an_exception_in_a_reader_ends_every_one_of_many_runs(monkeypatch):
-    monkeypatch.setattr(feeding.DataSet, 'read', read_or_fail)
+    monkeypatch.setattr(data_sets_module.DataSet, 'read', read_or_fail)
     monkeypatch.setattr(feeding, 'N_READERS', 4)
     for repetition in range(20):
         data_set = make_set(range(1, 9), batch_order='shuffled', batch_size=1 + repetition % 5,
@@ -833,7 +834,7 @@ def test_an_exception_in_the_enqueueing_thread_reaches_the_caller(no_audio, monk
     def enqueue(data_set, session, items):
         raise MemoryError('queue')
 
-    monkeypatch.setattr(feeding.DataSet, 'enqueue', enqueue)
+    monkeypatch.setattr(data_sets_module.DataSet, 'enqueue', enqueue)
     with Graph(make_set([3, 2])) as graph:
         feeder = graph.feed()
         with pytest.raises(MemoryError):
@@ -927,7 +928,7 @@ def test_an_update_ends_after_so_many_batches_and_with_the_epoch(no_audio, round
 
 
 def test_steps_without_utterances_are_announced_to_those_who_ask(no_audio, monkeypatch):
-    monkeypatch.setattr(feeding.DataSet, 'read', lambda data_set, index: (
+    monkeypatch.setattr(data_sets_module.DataSet, 'read', lambda data_set, index: (
         None if index == 1 else item(data_set, index)))
     with Graph(make_set([3, 4, 5], batch_size=1)) as graph:
         feeder = graph.feed(n_epochs=2)
@@ -950,7 +951,7 @@ def test_a_stage_holds_the_utterances_up_to_its_length():
 
 def test_a_subset_has_a_queue_of_its_own(no_audio):
     data_set = make_set([4, 2, 3])
-    sets = feeding.DataSets(data_set, make_set([1], 'dev'), make_set([1], 'test'),
+    sets = data_sets_module.DataSets(data_set, make_set([1], 'dev'), make_set([1], 'test'),
                             stages=[data_set.up_to(3), data_set])
     assert [part.queue_index for part in (*sets.stages, sets.dev, sets.test)] == [0, 1, 2, 3]
     with tf.Graph().as_default(), tf.Session() as session:
@@ -971,13 +972,13 @@ def corpora(tmp_path, **values):
         rows = []
         for i, seconds in enumerate(lengths):
             write_wav(tmp_path / folder / ('%d.wav' % i), speech(seconds, i))
-            rows.append(feeding.Utterance(str(tmp_path / folder / ('%d.wav' % i)),
+            rows.append(records.Utterance(str(tmp_path / folder / ('%d.wav' % i)),
                                           '%s/%d' % (folder, i), 'a', corpus=folder))
         made.append(rows)
     config = load_config(importer='csv,csv', cache_dir=tmp_path / 'cache', **values)
     object.__setattr__(config, 'importer', 'one,two')
     both = made[0] + made[1]
-    return feeding.make_data_sets(config, text.Alphabet(), both, both[2:4], both[:1])
+    return data_sets_module.make_data_sets(config, text.Alphabet(), both, both[2:4], both[:1])
 
 
 def test_linked_corpora_are_parts_of_the_training_set_with_their_weights(tmp_path):
@@ -1003,15 +1004,15 @@ def test_a_limit_is_that_of_each_linked_corpus(tmp_path):
 
 
 def test_a_linked_corpus_of_which_nothing_is_left_is_named(tmp_path, monkeypatch):
-    check = feeding._check
+    check = data_sets_module._check
     monkeypatch.setattr(feeding, '_check', lambda utterance, *more: (
         ('torn', None) if utterance.corpus == 'two' else check(utterance, *more)))
-    with pytest.raises(feeding.DataError, match='ds_importer_weights: .* of two is left'):
+    with pytest.raises(errors.DataError, match='ds_importer_weights: .* of two is left'):
         corpora(tmp_path, importer_weights='1,1')
 
 
 def test_a_stage_without_utterances_is_an_error_with_the_shortest_length(tmp_path):
-    with pytest.raises(feeding.DataError, match='at most 50 time steps, the shortest has 99'):
+    with pytest.raises(errors.DataError, match='at most 50 time steps, the shortest has 99'):
         corpora(tmp_path, segment_lengths='50,full')
     stages = corpora(tmp_path, segment_lengths='105,full').stages
     assert [len(stage) for stage in stages] == [2, 5]

@@ -8,7 +8,10 @@ import tensorflow.compat.v1 as tf
 
 import DeepSpeech
 from conftest import PROJECT, load_config
-from util import checkpoint, feeding, rnn, torch_weights, warm_start
+from util import records
+from util.feeding import feeder as feeder_module
+from util.graph import rnn
+from util.run import checkpoint_files, torch_weights, warm_start
 
 DATA = os.path.join(PROJECT, 'tests', 'data')
 SEED = np.load(os.path.join(DATA, 'seed_graph.npz'))
@@ -31,7 +34,7 @@ def seed_batch():
         frames[row, :steps] = windows[row, :steps, :N_INPUT]
         frames[row, steps:steps + 2 * N_CONTEXT] = windows[row, steps - 1, N_INPUT:].reshape(
             -1, N_INPUT)
-    return feeding.Batch(*[tf.constant(part) for part in (
+    return records.Batch(*[tf.constant(part) for part in (
         frames, lengths, SEED['batch_y'], SEED['batch_y_len'])])
 
 
@@ -55,7 +58,7 @@ class Trained:
 
 
 def notebook_name(variable):
-    return dict(checkpoint.NOTEBOOK_NAMES).get(variable.op.name, variable.op.name)
+    return dict(checkpoint_files.NOTEBOOK_NAMES).get(variable.op.name, variable.op.name)
 
 
 @pytest.fixture(params=[(n, 'own') for n in (1, 2, 3)] + [(1, name) for name in HERE[1:]],
@@ -89,7 +92,7 @@ def test_logits(implementation, is_training):
 
 def test_batch_of_the_queue_is_the_notebooks():
     with tf.Graph().as_default(), tf.Session() as session:
-        batch, count = session.run(feeding.tower_batch(seed_batch(), 0, 1, N_CONTEXT))
+        batch, count = session.run(feeder_module.tower_batch(seed_batch(), 0, 1, N_CONTEXT))
     np.testing.assert_array_equal(batch.features, SEED['batch_x'])
     assert count == 3
 

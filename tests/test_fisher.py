@@ -4,7 +4,7 @@ import pytest
 
 from conftest import load_config, speech, write_wav
 from corpora import write_sphere
-from util import audio, feeding, text
+from util import audio, errors, text
 from util.importers import fisher
 
 RATE = 8000
@@ -74,7 +74,7 @@ def test_speaker_a_is_the_first_channel_and_b_the_second(folder):
 def test_markup(words, spoken, certain):
     part = fisher.parse_line('1.00 2.50 B: ' + words, 'fe_03_00001')
     assert (part.start_s, part.stop_s, part.channel) == (1.0, 2.5, 1)
-    assert part.transcript == spoken and (part.problem is None) == certain
+    assert part.transcript == spoken and (part.exclusion_reason is None) == certain
 
 
 @pytest.mark.parametrize('line', ('1.0 2.0 C: words', '1.0 2.0 words', '2.0 1.0 A: words',
@@ -126,14 +126,14 @@ def test_the_hundredth_conversation_is_for_the_test_and_the_one_before_for_dev(t
 
 
 def test_what_is_missing_altogether_is_said_with_what_to_buy(tmp_path):
-    with pytest.raises(feeding.DataError, match='not a folder'):
+    with pytest.raises(errors.DataError, match='not a folder'):
         list_all(tmp_path / 'gone')
     put_transcript(tmp_path / 'a', 1, CALL)
     put_audio(tmp_path / 'b', 1)
     (tmp_path / 'c').mkdir()
     for name, missing in (('a', 'no audio files in '), ('b', 'no transcripts in '),
                           ('c', 'no audio files and no transcripts in ')):
-        with pytest.raises(feeding.DataError) as error:
+        with pytest.raises(errors.DataError) as error:
             list_all(tmp_path / name)
         for words in ('Fisher English: ' + missing + str(tmp_path / name), 'LDC2004S13',
                       'LDC2004T19', 'LDC2005S13', 'LDC2005T19', 'fe_03_p1_tran'):

@@ -5,7 +5,8 @@ import os
 import pytest
 
 from conftest import PROJECT, load_config, speech, write_wav
-from util import download, feeding, text
+from util import errors, text
+from util.corpora import download
 from util.importers import fsdd
 
 DATA = os.path.join(PROJECT, '..', 'shared', 'data')
@@ -72,14 +73,14 @@ def test_held_out_dev_speakers(folder):
 
 @pytest.mark.parametrize('setting', ('fsdd_test_speakers', 'fsdd_dev_speakers'))
 def test_an_unknown_speaker_is_refused_and_the_known_ones_are_named(folder, setting):
-    with pytest.raises(feeding.DataError) as error:
+    with pytest.raises(errors.DataError) as error:
         listing(folder, **{setting: 'theo,thea'})
     for words in ('ds_' + setting, 'thea', 'george, jackson, theo'):
         assert words in str(error.value)
 
 
 def test_a_speaker_cannot_be_held_out_twice(folder):
-    with pytest.raises(feeding.DataError, match='both name theo'):
+    with pytest.raises(errors.DataError, match='both name theo'):
         listing(folder, fsdd_test_speakers='theo', fsdd_dev_speakers='george,theo')
 
 
@@ -96,7 +97,7 @@ def test_files_with_other_names_are_named_and_hidden_ones_ignored(folder):
     write_wav(folder / 'recordings' / '._3_theo_0.wav', speech(0.4, rate=8000), 8000)
     utterances = [utterance for part in listing(folder) for utterance in part]
     assert len(utterances) == 73
-    assert [(utterance.name, utterance.problem) for utterance in utterances if utterance.problem] \
+    assert [(utterance.name, utterance.exclusion_reason) for utterance in utterances if utterance.exclusion_reason] \
         == [('recordings/noise.wav', 'the name is not of the form {digit}_{speaker}_{take}.wav')]
 
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from conftest import PROJECT, load_config, speech, write_manifest, write_wav
-from util import download, feeding, text
+from util import errors, files, records, text
+from util.corpora import download
 from util.importers import csv as csv_importer, digits, ldc93s1
 
 HEADER = 'wav_filename,wav_filesize,transcript'
@@ -41,7 +42,7 @@ def test_byte_order_mark_line_ends_and_last_line_make_no_difference(tmp_path, li
     assert names_and_words(utterances) == EXPECTED
     assert [utterance.wav_filename for utterance in utterances] == [
         str(tmp_path / name) for name, _ in EXPECTED]
-    assert [utterance.problem for utterance in utterances] == [None, None, None]
+    assert [utterance.exclusion_reason for utterance in utterances] == [None, None, None]
 
 
 def test_blank_lines_within_a_manifest_are_skipped(tmp_path):
@@ -74,8 +75,8 @@ def test_a_row_with_too_many_fields_has_a_problem_and_the_others_have_none(tmp_p
     content = '\n'.join([HEADER, ROWS[0], 'wav/x.wav,0,well, yes', ROWS[1]])
     utterances = read(tmp_path, content)
     assert [utterance.name for utterance in utterances] == ['wav/a.wav', 'wav/x.wav', 'wav/b.wav']
-    assert [bool(utterance.problem) for utterance in utterances] == [False, True, False]
-    assert 'quotes' in utterances[1].problem
+    assert [bool(utterance.exclusion_reason) for utterance in utterances] == [False, True, False]
+    assert 'quotes' in utterances[1].exclusion_reason
 
 
 @pytest.mark.parametrize('row', ('a.wav', 'a.wav,0', 'a.wav,0,', 'a.wav,0,""'))
@@ -112,7 +113,7 @@ def test_a_manifest_with_only_a_header_is_empty(tmp_path):
     b'', BOM, b'wav_filename,wav_filesize\na.wav,0\n', b'a.wav,0,one two\n',
     b'wav_filename;wav_filesize;transcript\na.wav;0;one\n'))
 def test_a_manifest_without_the_columns_is_refused_by_name(tmp_path, content):
-    with pytest.raises(feeding.DataError) as error:
+    with pytest.raises(errors.DataError) as error:
         read(tmp_path, content)
     for words in (str(tmp_path / 'train.csv'), 'wav_filename', 'transcript'):
         assert words in str(error.value)
@@ -123,7 +124,7 @@ def test_a_manifest_without_the_columns_is_refused_by_name(tmp_path, content):
     (HEADER + '\na.wav,0,caf\u00e9\n').encode('latin-1'),
     (HEADER + '\na.wav,0,one\n').encode('utf-16')))
 def test_a_manifest_that_is_not_csv_in_utf8_is_refused_by_name(tmp_path, content):
-    with pytest.raises(feeding.DataError) as error:
+    with pytest.raises(errors.DataError) as error:
         read(tmp_path, content)
     assert str(tmp_path / 'train.csv') in str(error.value)
 
@@ -131,7 +132,7 @@ def test_a_manifest_that_is_not_csv_in_utf8_is_refused_by_name(tmp_path, content
 def test_a_missing_manifest_and_a_folder_are_refused_by_name(tmp_path):
     for name, reason in (('gone.csv', 'No such file or directory'), ('', 'Is a directory')):
         path = str(tmp_path / name)
-        with pytest.raises(feeding.DataError) as error:
+        with pytest.raises(errors.DataError) as error:
             csv_importer.read_manifest(path)
         assert path in str(error.value) and reason in str(error.value)
 
@@ -166,7 +167,7 @@ def test_manifests_are_sought_in_the_working_folder_first(two_folders):
 
 
 def test_a_manifest_that_is_nowhere_is_refused_by_the_name_that_was_set(two_folders):
-    with pytest.raises(feeding.DataError, match='lists/gone.csv'):
+    with pytest.raises(errors.DataError, match='lists/gone.csv'):
         read_csv_sets('../corpus', train_files='b.csv', test_files='lists/gone.csv')
 
 
@@ -195,20 +196,20 @@ def test_the_digits_corpus_is_read_whole_with_its_own_recipe(caplog):
     config = load_config(importer='digits', config=os.path.join(PROJECT, 'data/digits/config.json'))
     folder = os.path.join(PROJECT, 'data', 'digits')
     sets = digits.read_data_sets(folder, config, text.Alphabet())
-    for data_set, name in zip(sets, feeding.SET_NAMES):
+    for data_set, name in zip(sets, records.SET_NAMES):
         with open(os.path.join(folder, name + '.csv'), encoding='utf-8') as file:
             assert len(data_set) == len(file.readlines()) - 1 > 0
     assert caplog.messages == []  # nothing excluded, nothing resampled
     words = {word for data_set in sets for example in data_set.examples
              for word in example.transcript.split()}
     assert words == set('zero one two three four five six seven eight nine'.split())
-    for data_set, folder in zip(sets, feeding.SET_NAMES):
+    for data_set, folder in zip(sets, records.SET_NAMES):
         assert all(example.utterance.name.startswith(folder + '/')
                    for example in data_set.examples)
 
 
 def test_a_digits_folder_without_its_manifests_is_refused_by_name(tmp_path):
-    with pytest.raises(feeding.DataError) as error:
+    with pytest.raises(errors.DataError) as error:
         digits.read_data_sets(str(tmp_path), load_config(), text.Alphabet())
     assert str(tmp_path / 'train.csv') in str(error.value)
 
@@ -229,7 +230,7 @@ def no_network(monkeypatch):
 
     def refuse(url, path):
         asked.append(url)
-        raise feeding.DataError('%s cannot be downloaded to %s: network is off' % (url, path))
+        raise errors.DataError('%s cannot be downloaded to %s: network is off' % (url, path))
 
     monkeypatch.setattr(download, 'download', refuse)
     return asked
@@ -286,7 +287,7 @@ def test_ldc93s1_transcript_comes_without_its_sample_numbers(tmp_path):
 @pytest.mark.parametrize('content', (PAGE, '', '0 46797\n', SENTENCE))
 def test_ldc93s1_text_of_another_form_is_refused_by_name(tmp_path, no_network, content):
     put_ldc93s1(tmp_path, content)
-    with pytest.raises(feeding.DataError) as error:
+    with pytest.raises(errors.DataError) as error:
         read_ldc93s1(tmp_path)
     assert str(tmp_path / 'LDC93S1.txt') in str(error.value)
 
@@ -294,7 +295,7 @@ def test_ldc93s1_text_of_another_form_is_refused_by_name(tmp_path, no_network, c
 def test_ldc93s1_text_that_is_not_utf8_is_refused_by_name(tmp_path, no_network):
     put_ldc93s1(tmp_path)
     (tmp_path / 'LDC93S1.txt').write_bytes(b'0 46797 caf\xe9\n')
-    with pytest.raises(feeding.DataError) as error:
+    with pytest.raises(errors.DataError) as error:
         read_ldc93s1(tmp_path)
     assert str(tmp_path / 'LDC93S1.txt') in str(error.value)
 
@@ -302,7 +303,7 @@ def test_ldc93s1_text_that_is_not_utf8_is_refused_by_name(tmp_path, no_network):
 def test_ldc93s1_web_page_in_the_place_of_the_audio_is_refused_by_name(tmp_path, no_network):
     put_ldc93s1(tmp_path)
     (tmp_path / 'LDC93S1.wav').write_text(PAGE)
-    with pytest.raises(feeding.DataError) as error:
+    with pytest.raises(errors.DataError) as error:
         read_ldc93s1(tmp_path)
     assert str(tmp_path / 'LDC93S1.wav') in str(error.value)
     assert 'not an audio file' in str(error.value)
@@ -313,7 +314,7 @@ def test_ldc93s1_without_network_names_the_missing_file_and_its_address(tmp_path
                                                                         missing, url):
     put_ldc93s1(tmp_path / 'ldc')
     os.remove(tmp_path / 'ldc' / missing)
-    with pytest.raises(feeding.DataError) as error:
+    with pytest.raises(errors.DataError) as error:
         read_ldc93s1(tmp_path / 'ldc')
     for words in (str(tmp_path / 'ldc' / missing), url, 'network is off'):
         assert words in str(error.value)
@@ -341,7 +342,7 @@ def test_ldc93s1_downloads_only_what_is_missing(tmp_path, server):
 
 def test_ldc93s1_download_of_a_web_page_is_refused_by_name(tmp_path, server):
     server[WAV_URL] = PAGE.encode()
-    with pytest.raises(feeding.DataError) as error:
+    with pytest.raises(errors.DataError) as error:
         read_ldc93s1(tmp_path / 'ldc')
     assert str(tmp_path / 'ldc/LDC93S1.wav') in str(error.value)
 
@@ -372,8 +373,8 @@ def test_json_lines_are_read_by_the_manifest_s_ending(tmp_path, name):
     utterances = read_json(tmp_path, [row('wav/a.wav', 'well then', duration=1.5, lang='en'),
                                       row(' /data/b.wav', 'caf\u00e9')], name)
     assert utterances == [
-        feeding.Utterance(str(tmp_path / 'wav/a.wav'), 'wav/a.wav', 'well then'),
-        feeding.Utterance('/data/b.wav', '/data/b.wav', 'caf\u00e9')]
+        records.Utterance(str(tmp_path / 'wav/a.wav'), 'wav/a.wav', 'well then'),
+        records.Utterance('/data/b.wav', '/data/b.wav', 'caf\u00e9')]
 
 
 def test_json_lines_in_raw_utf8_with_bom_crlf_and_blank_lines(tmp_path):
@@ -422,22 +423,22 @@ def test_a_json_line_that_cannot_be_used_is_named_and_the_others_stay(tmp_path, 
     utterances = read_json(tmp_path, [row(), '', line, row('c.wav', 'three')])
     assert [utterance.name for utterance in utterances] == [
         'a.wav', '%s line 3' % (tmp_path / 'train.jsonl'), 'c.wav']
-    assert [bool(utterance.problem) for utterance in utterances] == [False, True, False]
-    assert reason in utterances[1].problem and '\n' not in utterances[1].problem
+    assert [bool(utterance.exclusion_reason) for utterance in utterances] == [False, True, False]
+    assert reason in utterances[1].exclusion_reason and '\n' not in utterances[1].exclusion_reason
 
 
 def test_a_json_manifest_without_a_usable_line_is_refused_by_file_and_line(tmp_path):
     path = tmp_path / 'm.json'
     for content in (json.dumps([row()], indent=4), HEADER + '\na,0,b\n'):
         path.write_text('\n' + content)
-        with pytest.raises(feeding.DataError, match='%s.* line 2: not JSON' % path):
+        with pytest.raises(errors.DataError, match='%s.* line 2: not JSON' % path):
             csv_importer.read_manifest(str(path))
 
 
 def test_a_json_manifest_that_is_missing_or_in_another_encoding_is_refused(tmp_path):
     (tmp_path / 'latin.json').write_bytes('{"text": "caf\u00e9"}'.encode('latin-1'))
     for name in ('latin.json', 'missing.jsonl'):
-        with pytest.raises(feeding.DataError, match=name):
+        with pytest.raises(errors.DataError, match=name):
             csv_importer.read_manifest(str(tmp_path / name))
 
 
@@ -459,7 +460,7 @@ def test_both_kinds_of_manifest_make_the_sets_together(tmp_path):
 @pytest.mark.skipif(sys.version_info < (3, 11), reason='the csv module refuses the whole file')
 def test_a_file_name_with_nul_in_a_csv_manifest_is_a_problem_of_its_row(tmp_path):
     utterances = read(tmp_path, HEADER + '\nb.wav,0,two\na\0.wav,0,one\n')
-    assert [bool(utterance.problem) for utterance in utterances] == [False, True]
+    assert [bool(utterance.exclusion_reason) for utterance in utterances] == [False, True]
     assert utterances[1].name == '%s line 3' % (tmp_path / 'train.csv')
 
 
@@ -468,14 +469,14 @@ def test_line_break_within_a_field_is_named(tmp_path):
     path.write_text('wav_filename, wav_filesize, transcript\na.wav,0,"never closed\nb.wav,0,x\n'
                     'c.wav,0,five foot" \nd.wav,0,fine\n'.replace('foot" ', 'foot"'))
     swallowed, fine = csv_importer.read_manifest(str(path))
-    assert 'a line break within a field that ends in' in swallowed.problem
-    assert 'line 4' in swallowed.problem
-    assert fine.transcript == 'fine' and fine.problem is None
+    assert 'a line break within a field that ends in' in swallowed.exclusion_reason
+    assert 'line 4' in swallowed.exclusion_reason
+    assert fine.transcript == 'fine' and fine.exclusion_reason is None
 
 
 def test_pipe_as_manifest_is_refused_instead_of_waited_for(tmp_path):
     os.mkfifo(tmp_path / 'train.csv')
-    with pytest.raises(feeding.DataError, match='train.csv cannot be read: not a regular file'):
+    with pytest.raises(errors.DataError, match='train.csv cannot be read: not a regular file'):
         csv_importer.read_manifest(str(tmp_path / 'train.csv'))
 
 

@@ -6,7 +6,7 @@ import pytest
 import soundfile
 from conftest import PROJECT, RATE, load_config, speech
 
-from util import feeding, text
+from util import errors, text
 from util.importers import librivox
 
 SHARED = os.path.join(PROJECT, '..', 'shared', 'data')
@@ -66,7 +66,7 @@ def test_subsets_and_transcripts(tree):
     assert [u.transcript for u in listing.dev] == ['FORGOTTEN TOO']
     assert [u.transcript for u in listing.test] == ['HE BEGAN']
     for utterance in sum(listing, []):
-        assert utterance.problem is None
+        assert utterance.exclusion_reason is None
         assert os.path.samefile(utterance.wav_filename, tree / utterance.name)
 
 
@@ -108,13 +108,13 @@ def test_the_mini_subsets_come_from_another_place(tree, fetched):
 
 
 def test_a_subset_that_cannot_be_had(tree, fetched):
-    with pytest.raises(feeding.DataError, match='subset test-other cannot be had: no network'):
+    with pytest.raises(errors.DataError, match='subset test-other cannot be had: no network'):
         librivox.list_utterances(str(tree), settings(tree, test='test-other'))
 
 
 @pytest.mark.parametrize('set_name', ['train', 'dev', 'test'])
 def test_an_unknown_subset_is_refused_before_anything_is_fetched(tree, fetched, set_name):
-    with pytest.raises(feeding.DataError, match=r"ds_librivox_%s .*train-clean-5.*got 'dev-clear'"
+    with pytest.raises(errors.DataError, match=r"ds_librivox_%s .*train-clean-5.*got 'dev-clear'"
                        % set_name):
         librivox.list_utterances(str(tree), settings(tree, **{set_name: 'dev-clean,dev-clear'}))
     assert not fetched
@@ -123,12 +123,12 @@ def test_an_unknown_subset_is_refused_before_anything_is_fetched(tree, fetched, 
 def test_a_subset_without_transcripts(tree):
     for path in (tree / 'LibriSpeech' / 'dev-clean').rglob('*.trans.txt'):
         path.unlink()
-    with pytest.raises(feeding.DataError, match='dev-clean holds no .trans.txt files'):
+    with pytest.raises(errors.DataError, match='dev-clean holds no .trans.txt files'):
         librivox.list_utterances(str(tree), settings(tree))
 
 
 def problems(listing):
-    return {u.name: u.problem for u in sum(listing, []) if u.problem}
+    return {u.name: u.exclusion_reason for u in sum(listing, []) if u.exclusion_reason}
 
 
 def test_what_is_missing_is_named_and_the_rest_used(tree):
@@ -138,7 +138,7 @@ def test_what_is_missing_is_named_and_the_rest_used(tree):
     (folder / '._7-8-0000.flac').write_bytes(b'\0\5\26\7')
     listing = librivox.list_utterances(str(tree), settings(tree, dev='dev-other'))
     where = 'LibriSpeech/dev-other/7/8/7-8'
-    assert [(u.name, u.transcript, u.problem) for u in listing.dev] == [
+    assert [(u.name, u.transcript, u.exclusion_reason) for u in listing.dev] == [
         (where + '-0000.flac', 'HERE', None),
         (where + '-0001.flac', 'NO AUDIO', 'no such file, but a line for it in %s.trans.txt'
          % where),
@@ -151,7 +151,7 @@ def test_a_transcript_file_that_is_not_text_costs_its_chapter_only(tree):
     chapter = 'LibriSpeech/train-clean-100/84/121123/84-121123'
     (tree / (chapter + '.trans.txt')).write_bytes(b'84-121123-0000 \xff\xfe\n')
     listing = librivox.list_utterances(str(tree), settings(tree))
-    assert [u.transcript for u in listing.train if not u.problem] == ['NORTHANGER ABBEY']
+    assert [u.transcript for u in listing.train if not u.exclusion_reason] == ['NORTHANGER ABBEY']
     assert set(problems(listing)) == {chapter + ending for ending in (
         '.trans.txt', '-0000.flac', '-0001.flac')}
 

@@ -6,7 +6,8 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from conftest import load_config
-from util import feeding, linked
+from util import records
+from util.feeding import data_sets as data_sets_module, linked
 
 WEIGHTS = [1.0, 0.5]
 HANG_S = 60
@@ -14,9 +15,9 @@ HANG_S = 60
 
 def make_part(name, lengths, queue_index, **values):
     """DataSet whose utterances are named NAME0, NAME1, ... with these time steps."""
-    examples = [feeding.Example(feeding.Utterance(name, '%s%d' % (name, i), 'A'), 'a', n, 0.01 * n)
+    examples = [records.Example(records.Utterance(name, '%s%d' % (name, i), 'A'), 'a', n, 0.01 * n)
                 for i, n in enumerate(lengths)]
-    data_set = feeding.DataSet('train', examples, load_config(**values))
+    data_set = data_sets_module.DataSet('train', examples, load_config(**values))
     data_set.queue_index = queue_index
     return data_set
 
@@ -33,7 +34,7 @@ def make_linked(sizes=(5, 2), **values):
 
 @pytest.fixture(autouse=True)
 def no_audio(monkeypatch):
-    monkeypatch.setattr(feeding.DataSet, 'read', lambda data_set, index: (
+    monkeypatch.setattr(data_sets_module.DataSet, 'read', lambda data_set, index: (
         np.zeros([data_set.examples[index].n_steps + 2, 3], np.float32), np.array([index])))
 
 

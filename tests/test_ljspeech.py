@@ -5,7 +5,8 @@ import os
 import pytest
 from conftest import PROJECT, load_config, speech, write_wav
 
-from util import feeding, text
+from util import errors, text
+from util.feeding import data_sets as data_sets_module
 from util.importers import ljspeech
 
 SHARED = os.path.join(PROJECT, '..', 'shared', 'data')
@@ -28,7 +29,7 @@ def test_the_last_column_with_text_is_the_transcript(tmp_path, fetched):
         'LJ001-0009|the 42-line "Bible" of 1455,|the forty-two line "Bible of fourteen fifty-five,',
         'LJ001-0010|Two columns', 'LJ001-0011|Empty third.|', 'LJ001-0012||'])
     train, dev, test = listed(tmp_path)
-    assert [(u.name, u.transcript, u.problem) for u in train] == [
+    assert [(u.name, u.transcript, u.exclusion_reason) for u in train] == [
         ('LJSpeech-1.1/wavs/LJ001-0009.wav',
          'the forty-two line "Bible of fourteen fifty-five,', None),
         ('LJSpeech-1.1/wavs/LJ001-0010.wav', 'Two columns', None),
@@ -47,7 +48,7 @@ def test_the_folder_of_metadata_does(tmp_path, fetched, name):
 
 def test_what_is_not_there_is_fetched_to_where_it_is_looked_for(tmp_path, fetched):
     for path in (tmp_path, tmp_path / 'LJSpeech-1.1'):
-        with pytest.raises(feeding.DataError, match='no network'):
+        with pytest.raises(errors.DataError, match='no network'):
             listed(path)
     assert [asked[:2] for asked in fetched] == 2 * [
         (str(tmp_path), os.path.join('LJSpeech-1.1', 'metadata.csv'))]
@@ -58,9 +59,9 @@ def test_bad_lines_are_named_and_the_rest_used(tmp_path, fetched):
     write_corpus(tmp_path, ['LJ001-0001|good|good'])
     with open(tmp_path / 'metadata.csv', 'a') as file:
         file.write('LJ001-0002\nLJ001-0003|a|b|c\n|text|text\nLJ001-0005|no file|no file\n')
-    sets = feeding.make_data_sets(load_config(), text.Alphabet(), *listed(tmp_path))
+    sets = data_sets_module.make_data_sets(load_config(), text.Alphabet(), *listed(tmp_path))
     assert [e.transcript for e in sets.train.examples] == ['good']
-    problems = [(u.name, u.problem) for u in listed(tmp_path).train if u.problem]
+    problems = [(u.name, u.exclusion_reason) for u in listed(tmp_path).train if u.exclusion_reason]
     expected = 'of metadata.csv must be utterance|text or utterance|text|text in words, got '
     assert problems == [
         ('wavs/LJ001-0002.wav', "line 2 %s'LJ001-0002'" % expected),

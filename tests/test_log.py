@@ -10,7 +10,8 @@ import time
 import numpy as np
 import pytest
 
-from util import config as settings, log as run_log
+from util import config as settings, errors, files, log as run_log
+from util.run import run_folder
 
 NOON = time.struct_time((2026, 3, 4, 12, 5, 6, 2, 63, 0))
 HASH = '0123456789abcdef0123456789abcdef01234567'
@@ -77,7 +78,7 @@ def test_progress_goes_to_the_standard_output(capsys, monkeypatch):
     (0, '0:00:00'), (0.99, '0:00:00'), (59, '0:00:59'), (60, '0:01:00'), (61.5, '0:01:01'),
     (3599, '0:59:59'), (3600, '1:00:00'), (3661, '1:01:01'), (360000, '100:00:00')])
 def test_format_duration(seconds, text):
-    assert run_log.format_duration(seconds) == text
+    assert files.format_duration(seconds) == text
 
 
 def test_messages_are_plain_lines_of_the_standard_output(capsys):
@@ -85,8 +86,8 @@ def test_messages_are_plain_lines_of_the_standard_output(capsys):
     handlers, level = root.handlers[:], root.level
     try:
         run_log.set_up_logging()
-        logging.getLogger('util.feeding').info('2 of 7 utterances excluded')
-        logging.getLogger('util.feeding').debug('not said')
+        logging.getLogger('util.feeding.data_sets').info('2 of 7 utterances excluded')
+        logging.getLogger('util.feeding.data_sets').debug('not said')
         logging.getLogger('tensorflow').warning('not said either')
         assert capsys.readouterr() == ('2 of 7 utterances excluded\n', '')
     finally:
@@ -100,13 +101,13 @@ def test_messages_are_plain_lines_of_the_standard_output(capsys):
 
 def test_make_dir_makes_all_folders_and_leaves_them_empty(tmp_path):
     path = tmp_path / 'a' / 'b'
-    run_log.make_dir(str(path), 'ds_logs_dir')
+    files.make_dir(str(path), 'ds_logs_dir')
     assert path.is_dir() and os.listdir(path) == []
 
 
 def test_make_dir_keeps_what_is_there(tmp_path):
     (tmp_path / 'notes.txt').write_text('mine')
-    run_log.make_dir(str(tmp_path), 'ds_logs_dir')
+    files.make_dir(str(tmp_path), 'ds_logs_dir')
     assert os.listdir(tmp_path) == ['notes.txt']
 
 
@@ -114,15 +115,15 @@ def test_make_dir_keeps_what_is_there(tmp_path):
 def test_make_dir_names_setting_and_path_of_a_plain_file(tmp_path, below):
     (tmp_path / 'plain').write_text('mine')
     path = os.path.join(tmp_path, 'plain', below).rstrip('/')
-    with pytest.raises(settings.ConfigError) as error:
-        run_log.make_dir(path, 'ds_export_dir')
+    with pytest.raises(errors.ConfigError) as error:
+        files.make_dir(path, 'ds_export_dir')
     assert str(error.value).startswith('ds_export_dir: cannot write to %s: ' % path)
     assert (tmp_path / 'plain').read_text() == 'mine'
 
 
 def test_make_dir_refuses_an_empty_path():
-    with pytest.raises(settings.ConfigError, match='ds_logs_dir: cannot write'):
-        run_log.make_dir('', 'ds_logs_dir')
+    with pytest.raises(errors.ConfigError, match='ds_logs_dir: cannot write'):
+        files.make_dir('', 'ds_logs_dir')
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason='root may write everywhere')
@@ -130,32 +131,32 @@ def test_make_dir_refuses_an_empty_path():
 def test_make_dir_in_a_read_only_folder(tmp_path, below):
     folder = tmp_path / 'locked'
     folder.mkdir(mode=0o555)
-    with pytest.raises(settings.ConfigError, match='ds_checkpoint_dir.*Permission denied'):
-        run_log.make_dir(str(folder / below), 'ds_checkpoint_dir')
+    with pytest.raises(errors.ConfigError, match='ds_checkpoint_dir.*Permission denied'):
+        files.make_dir(str(folder / below), 'ds_checkpoint_dir')
 
 
 def test_make_dir_on_a_full_disk(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, 'No space left on device')
     monkeypatch.setattr('builtins.open', full)
-    with pytest.raises(settings.ConfigError, match='ds_logs_dir: .*: No space left on device'):
-        run_log.make_dir(str(tmp_path), 'ds_logs_dir')
+    with pytest.raises(errors.ConfigError, match='ds_logs_dir: .*: No space left on device'):
+        files.make_dir(str(tmp_path), 'ds_logs_dir')
 
 
 def test_run_dir_is_named_after_the_time(tmp_path):
-    path = run_log.make_run_dir(str(tmp_path / 'logs'), NOON)
+    path = run_folder.make_run_dir(str(tmp_path / 'logs'), NOON)
     assert path == str(tmp_path / 'logs' / '20260304-120506') and os.path.isdir(path)
 
 
 def test_run_dir_of_now(tmp_path):
     before = time.time()
-    name = os.path.basename(run_log.make_run_dir(str(tmp_path)))
+    name = os.path.basename(run_folder.make_run_dir(str(tmp_path)))
     made = time.mktime(time.strptime(name, '%Y%m%d-%H%M%S'))
     assert int(before) <= made <= time.time()
 
 
 def test_run_dirs_of_one_second_differ(tmp_path):
-    paths = [run_log.make_run_dir(str(tmp_path), NOON) for _ in range(3)]
+    paths = [run_folder.make_run_dir(str(tmp_path), NOON) for _ in range(3)]
     assert len(set(paths)) == 3
     assert sorted(paths) == paths
     assert sorted(os.listdir(tmp_path)) == [os.path.basename(path) for path in paths]
@@ -164,14 +165,14 @@ def test_run_dirs_of_one_second_differ(tmp_path):
 
 def test_run_dir_names_the_setting_of_a_bad_folder(tmp_path):
     (tmp_path / 'logs').write_text('mine')
-    with pytest.raises(settings.ConfigError, match='ds_logs_dir: '):
-        run_log.make_run_dir(str(tmp_path / 'logs'))
+    with pytest.raises(errors.ConfigError, match='ds_logs_dir: '):
+        run_folder.make_run_dir(str(tmp_path / 'logs'))
 
 
 def test_write_file_leaves_only_the_file(tmp_path):
     path = tmp_path / 'hyper.json'
     path.write_text('something longer from before')
-    run_log.write_file(str(path), 'caf\u00e9\n')
+    files.write_file(str(path), 'caf\u00e9\n')
     assert path.read_bytes() == b'caf\xc3\xa9\n'
     assert os.listdir(tmp_path) == ['hyper.json']
 
@@ -180,7 +181,7 @@ def test_write_file_that_fails_keeps_the_old_file(tmp_path):
     path = tmp_path / 'hyper.json'
     path.write_text('old')
     with pytest.raises(UnicodeEncodeError):
-        run_log.write_file(str(path), 'n\udcff')
+        files.write_file(str(path), 'n\udcff')
     assert path.read_text() == 'old'
 
 
@@ -304,24 +305,24 @@ def git(monkeypatch):
 
 def test_git_revision(tmp_path, monkeypatch, git):
     monkeypatch.setattr(settings, 'PROJECT_DIR', str(make_repository(tmp_path)))
-    assert run_log.git_revision() == (HASH, 'topic')
+    assert run_folder.git_revision() == (HASH, 'topic')
 
 
 def test_git_revision_outside_of_a_repository(tmp_path, monkeypatch):
     monkeypatch.setattr(settings, 'PROJECT_DIR', str(tmp_path))
-    assert run_log.git_revision() == (None, None)
+    assert run_folder.git_revision() == (None, None)
 
 
 def test_git_revision_is_not_that_of_a_repository_around(tmp_path, monkeypatch, git):
     (make_repository(tmp_path) / 'project').mkdir()
     monkeypatch.setattr(settings, 'PROJECT_DIR', str(tmp_path / 'project'))
-    assert run_log.git_revision() == (None, None)
+    assert run_folder.git_revision() == (None, None)
 
 
 def test_git_revision_of_a_damaged_repository_is_not_that_around(tmp_path, monkeypatch, git):
     (make_repository(tmp_path) / 'project' / '.git').mkdir(parents=True)
     monkeypatch.setattr(settings, 'PROJECT_DIR', str(tmp_path / 'project'))
-    assert run_log.git_revision() == (None, None)
+    assert run_folder.git_revision() == (None, None)
 
 
 def test_git_revision_is_not_that_of_git_dir(tmp_path, monkeypatch, git):
@@ -329,17 +330,17 @@ def test_git_revision_is_not_that_of_git_dir(tmp_path, monkeypatch, git):
     monkeypatch.setattr(settings, 'PROJECT_DIR', str(make_repository(own)))
     make_repository(other, 'else', HASH[::-1])
     monkeypatch.setenv('GIT_DIR', str(other / '.git'))
-    assert run_log.git_revision() == (HASH, 'topic')
+    assert run_folder.git_revision() == (HASH, 'topic')
 
 
 def test_git_revision_without_commits(tmp_path, monkeypatch, git):
     make_repository(tmp_path)
     (tmp_path / '.git' / 'refs' / 'heads' / 'topic').unlink()
     monkeypatch.setattr(settings, 'PROJECT_DIR', str(tmp_path))
-    assert run_log.git_revision()[0] is None
+    assert run_folder.git_revision()[0] is None
 
 
 def test_git_revision_without_git(tmp_path, monkeypatch):
     monkeypatch.setattr(settings, 'PROJECT_DIR', str(make_repository(tmp_path)))
     monkeypatch.setenv('PATH', str(tmp_path))
-    assert run_log.git_revision() == (None, None)
+    assert run_folder.git_revision() == (None, None)

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from util import rnn
+from util.graph import rnn
 
 T, B, N_IN, N = 7, 3, 6, 5
 LENGTHS = [7, 4, 1]

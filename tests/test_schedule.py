@@ -4,7 +4,7 @@ import math
 import pytest
 
 from conftest import load_config
-from util import schedule
+from util.run import schedule
 
 START = schedule.INITIAL_STATE
 

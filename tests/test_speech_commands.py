@@ -6,7 +6,7 @@ import os
 import pytest
 from conftest import PROJECT, load_config, speech, write_wav
 
-from util import feeding, text
+from util import errors, text
 from util.importers import speech_commands
 
 SHARED = os.path.join(PROJECT, '..', 'shared', 'data')
@@ -37,28 +37,28 @@ def test_official_split_and_transcripts(tree):
     assert [(u.name, u.transcript) for u in dev] == [(NAMES[3], 'cat')]
     assert [(u.name, u.transcript) for u in test] == [(NAMES[4], 'cat'), (NAMES[1], 'bed')]
     for utterance in train + dev + test:
-        assert utterance.problem is None
+        assert utterance.exclusion_reason is None
         assert os.path.samefile(utterance.wav_filename, tree / utterance.name)
 
 
 def test_a_listed_file_that_is_missing_is_named(tree):
     os.remove(tree / NAMES[1])
     test = listed(tree).test
-    assert [(u.name, u.problem) for u in test] == [
+    assert [(u.name, u.exclusion_reason) for u in test] == [
         (NAMES[4], None), (NAMES[1], 'no such file, but a line for it in testing_list.txt')]
 
 
 @pytest.mark.parametrize('name', ['validation_list.txt', 'testing_list.txt'])
 def test_without_a_list_it_stops_and_fetches_nothing(tree, fetched, name):
     os.remove(tree / name)
-    with pytest.raises(feeding.DataError, match='%s cannot be read: .*No such file' % name):
+    with pytest.raises(errors.DataError, match='%s cannot be read: .*No such file' % name):
         listed(tree)
     assert not fetched
 
 
 @pytest.mark.parametrize('name', ['', 'new'])
 def test_an_empty_or_missing_folder_is_fetched(tmp_path, fetched, name):
-    with pytest.raises(feeding.DataError, match='no network'):
+    with pytest.raises(errors.DataError, match='no network'):
         listed(tmp_path / name)
     (folder, marker, (archive,)), = fetched
     assert folder == str(tmp_path / name / 'speech_commands_v0.02')
@@ -74,8 +74,8 @@ def test_the_folder_above_what_was_fetched_does(tree, fetched):
     train, dev, test = listed(tree / 'corpora')
     prefix = 'speech_commands_v0.02/'
     assert [u.name for u in train] == [prefix + NAMES[0], prefix + NAMES[2]]
-    assert [u.name for u in test if not u.problem] == [prefix + NAMES[1]]
-    assert [u.name for u in dev + test if u.problem] == [prefix + NAMES[3], prefix + NAMES[4]]
+    assert [u.name for u in test if not u.exclusion_reason] == [prefix + NAMES[1]]
+    assert [u.name for u in dev + test if u.exclusion_reason] == [prefix + NAMES[3], prefix + NAMES[4]]
     assert os.path.isfile(train[0].wav_filename)
     assert fetched[0][:2] == (str(words), 'testing_list.txt')  # to go on where it was killed
 

@@ -4,7 +4,8 @@ import os
 import pytest
 
 from conftest import write_wav
-from util import feeding, stm
+from util import records
+from util.corpora import stm
 
 KEY = r'call(\d+)'
 
@@ -64,15 +65,15 @@ def list_parts(folder, content, recordings):
 def test_parts_are_named_by_recording_and_times(tmp_path):
     audio = str(tmp_path / 'audio/call7.wav')
     [part] = list_parts(tmp_path, '\ufeff1.5 2.25 well then\r\n\r\n', {'7': audio})
-    assert part == feeding.Utterance(audio, 'audio/call7.wav#1.50-2.25', 'well then', None, 1.5,
+    assert part == records.Utterance(audio, 'audio/call7.wav#1.50-2.25', 'well then', None, 1.5,
                                      2.25, None)
 
 
 def test_a_bad_line_is_named_by_file_and_number_and_the_others_stay(tmp_path):
     parts = list_parts(tmp_path, '0 1 one\n\n3 2 two\n4 5 four', {'7': 'call7.wav'})
     assert [part.transcript for part in parts] == ['one', '', 'four']
-    assert [bool(part.problem) for part in parts] == [False, True, False]
-    assert parts[1].name == 'text/call7.txt:3' and 'line 3: ' in parts[1].problem
+    assert [bool(part.exclusion_reason) for part in parts] == [False, True, False]
+    assert parts[1].name == 'text/call7.txt:3' and 'line 3: ' in parts[1].exclusion_reason
 
 
 def test_a_byte_that_is_not_utf8_costs_only_its_line(tmp_path):
@@ -83,12 +84,12 @@ def test_a_byte_that_is_not_utf8_costs_only_its_line(tmp_path):
 def test_a_part_without_recording_has_a_problem_that_names_it(tmp_path):
     [part] = list_parts(tmp_path, '1 2 one', {'8': 'call8.wav'})
     assert part.name == 'text/call7.txt#1.00-2.00'
-    assert part.problem == 'no audio file of recording 7'
+    assert part.exclusion_reason == 'no audio file of recording 7'
 
 
 def test_a_transcript_that_cannot_be_read_is_one_problem(tmp_path):
     [part] = stm.list_parts(str(tmp_path / 'gone.txt'), str(tmp_path), {}, parse)
-    assert (part.name, part.problem) == ('gone.txt', 'cannot be read: No such file or directory')
+    assert (part.name, part.exclusion_reason) == ('gone.txt', 'cannot be read: No such file or directory')
 
 
 def make_conversations(folder, numbers):
@@ -115,7 +116,7 @@ def test_a_recording_without_transcript_is_named_in_the_training_set(tmp_path):
     listing = stm.list_conversations(str(tmp_path), recordings, transcripts, parse)
     assert [len(parts) for parts in listing] == [3, 0, 0]
     assert listing.train[-1].name == 'call003.wav'
-    assert listing.train[-1].problem == 'no utterance of it in the transcripts'
+    assert listing.train[-1].exclusion_reason == 'no utterance of it in the transcripts'
 
 
 def test_transcripts_of_one_conversation_stay_in_one_set(tmp_path):

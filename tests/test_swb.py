@@ -4,7 +4,7 @@ import pytest
 
 from conftest import load_config, speech
 from corpora import write_sphere
-from util import audio, feeding, text
+from util import audio, errors, text
 from util.importers import swb
 
 RATE = 8000
@@ -121,12 +121,12 @@ def test_both_sides_of_every_hundredth_conversation_are_for_the_test(tmp_path):
 
 
 def test_what_is_missing_altogether_is_said_with_where_to_get_it(tmp_path):
-    with pytest.raises(feeding.DataError, match='not a folder'):
+    with pytest.raises(errors.DataError, match='not a folder'):
         list_all(tmp_path / 'gone')
     put_transcript(tmp_path / 'a', 2001, 'A', SIDE_A)
     put_audio(tmp_path / 'b', 2001)
     for name, missing in (('a', 'no audio files in '), ('b', 'no transcripts in ')):
-        with pytest.raises(feeding.DataError) as error:
+        with pytest.raises(errors.DataError) as error:
             list_all(tmp_path / name)
         for words in ('Switchboard-1: ' + missing + str(tmp_path / name), 'LDC97S62',
                       'swb_ms98_transcriptions', 'openslr.org/5'):

@@ -6,7 +6,8 @@ import pytest
 
 from conftest import load_config, speech, write_wav
 from corpora import write_sphere
-from util import audio, download, feeding, text
+from util import audio, errors, text
+from util.corpora import download
 from util.importers import ted
 
 RATE = 16000
@@ -185,7 +186,7 @@ def test_a_release_that_is_missing_is_fetched(tmp_path, monkeypatch):
 
 def test_a_release_folder_without_sets_is_refused_by_name(tmp_path):
     (tmp_path / 'TEDLIUM_release2').mkdir()
-    with pytest.raises(feeding.DataError, match='TEDLIUM_release2 holds no'):
+    with pytest.raises(errors.DataError, match='TEDLIUM_release2 holds no'):
         list_all(tmp_path)
 
 

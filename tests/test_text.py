@@ -6,7 +6,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 from conftest import PROJECT
-from util import text
+from util import errors, text
 
 SEED_FEATURES = os.path.join(PROJECT, 'tests', 'data', 'seed_features.npz')
 ENGLISH = text.Alphabet()
@@ -84,7 +84,7 @@ def load(tmp_path, content):
 
 
 def load_error(tmp_path, content):
-    with pytest.raises(text.AlphabetError) as error:
+    with pytest.raises(errors.AlphabetError) as error:
         load(tmp_path, content)
     message = str(error.value)
     assert 'ds_alphabet' in message and 'alphabet.txt' in message
@@ -150,7 +150,7 @@ def test_file_in_another_encoding_is_an_error(tmp_path):
 
 def test_missing_file_and_folder_are_errors(tmp_path):
     for path in (tmp_path / 'none.txt', tmp_path):
-        with pytest.raises(text.AlphabetError, match='ds_alphabet: cannot read') as error:
+        with pytest.raises(errors.AlphabetError, match='ds_alphabet: cannot read') as error:
             text.load_alphabet(str(path))
         assert str(path) in str(error.value)
 

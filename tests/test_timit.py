@@ -9,7 +9,7 @@ import pytest
 import soundfile
 
 from conftest import PROJECT, load_config, speech, write_wav
-from util import feeding, text
+from util import errors, text
 from util.importers import timit
 
 DATA = os.path.join(PROJECT, '..', 'shared', 'data')
@@ -126,7 +126,7 @@ def test_sentences_without_audio_or_transcript_are_named_and_the_others_stay(tmp
     (folder / 'SA1.TXT').write_text('<html>')
     (folder / 'notes.txt').write_text('no sentence')
     train = listing(tmp_path, timit_sa=True).train
-    assert [(utterance.name.split('/')[-1], utterance.problem) for utterance in train] == [
+    assert [(utterance.name.split('/')[-1], utterance.exclusion_reason) for utterance in train] == [
         ('SA1.WAV', '%s must hold "<first sample> <last sample> <words>"' % (folder / 'SA1.TXT')),
         ('SI648.WAV', 'no transcript (.TXT) beside it'),
         ('SX18.TXT', 'no audio (.WAV) beside it')]
@@ -135,7 +135,7 @@ def test_sentences_without_audio_or_transcript_are_named_and_the_others_stay(tmp
 @pytest.mark.parametrize('folder, words', (('nowhere', 'which is not a folder'),
                                            ('', 'holds neither TRAIN nor TEST')))
 def test_it_is_never_fetched_and_the_message_says_where_it_can_be_had(tmp_path, folder, words):
-    with pytest.raises(feeding.DataError) as error:
+    with pytest.raises(errors.DataError) as error:
         listing(tmp_path / folder)
     for expected in (words, 'LDC93S1', 'ds_dataset_path', str(tmp_path / folder)):
         assert expected in str(error.value)

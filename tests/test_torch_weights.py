@@ -14,7 +14,8 @@ import tensorflow.compat.v1 as tf
 
 import DeepSpeech
 from conftest import PROJECT, load_config
-from util import torch_weights, warm_start
+from util import errors
+from util.run import torch_weights, warm_start
 
 # 4 features, layers of 5, 6, 7, 3 and 8 units, 9 classes; torchaudio's layer 3 has the width of
 # layer 4, but nothing depends on it here
@@ -129,7 +130,7 @@ def test_torchs_names_are_told_from_ours():
 def test_a_missing_weight_is_named_and_no_other(name):
     theirs = state_dict()
     del theirs[name]
-    with pytest.raises(torch_weights.WeightsError) as error:
+    with pytest.raises(errors.WeightsError) as error:
         torch_weights.from_torch(theirs)
     assert str(error.value).endswith('missing here: ' + name)
 
@@ -137,7 +138,7 @@ def test_a_missing_weight_is_named_and_no_other(name):
 def test_all_missing_weights_are_named():
     theirs = {name: value for name, value in state_dict().items()
               if not name.endswith('_reverse')}  # a model of one direction
-    with pytest.raises(torch_weights.WeightsError) as error:
+    with pytest.raises(errors.WeightsError) as error:
         torch_weights.from_torch(theirs)
     for name in SHAPES:
         assert (name in str(error.value).split(': ')[1].split(', ')) == name.endswith('_reverse')
@@ -152,7 +153,7 @@ def test_directions_that_differ_are_refused_with_the_largest_difference(name, wh
     changed = theirs['bi_rnn.' + name].reshape(-1)  # a view
     changed[0] += 0.25
     changed[-1] -= 2.5
-    with pytest.raises(torch_weights.WeightsError) as error:
+    with pytest.raises(errors.WeightsError) as error:
         torch_weights.from_torch(theirs)
     assert 'same %s,' % what in str(error.value)
     assert str(error.value).endswith('differ by up to 2.5')
@@ -212,7 +213,7 @@ def test_read_npz_gives_every_array_by_name(tmp_path):
 def test_an_npz_file_that_is_none_is_told_in_one_line(tmp_path, kind):
     path = tmp_path / 'weights.npz'
     path.write_bytes(DAMAGED[kind])
-    with pytest.raises(torch_weights.WeightsError) as error:
+    with pytest.raises(errors.WeightsError) as error:
         torch_weights.read_npz(str(path))
     assert str(error.value) == '%s cannot be read: it is not an .npz file of arrays' % path
 
@@ -224,7 +225,7 @@ def test_an_object_that_is_pickled_in_an_npz_file_is_not_made(tmp_path):
 
     for content in (pickle.dumps(Trap()), npz_bytes(h1=np.array([Trap()], object))):
         (tmp_path / 'weights.npz').write_bytes(content)
-        with pytest.raises(torch_weights.WeightsError):
+        with pytest.raises(errors.WeightsError):
             torch_weights.read_npz(str(tmp_path / 'weights.npz'))
     assert os.listdir(tmp_path) == ['weights.npz']
 
@@ -264,7 +265,7 @@ def test_the_module_is_a_program_with_exit_status(tmp_path):
     (tmp_path / 'model.npz').write_bytes(WHOLE)
     for source, status in (('model.npz', 0), ('absent.npz', 1)):
         done = subprocess.run(
-            [sys.executable, '-m', 'util.torch_weights', str(tmp_path / source),
+            [sys.executable, '-m', 'util.tools.torch_weights', str(tmp_path / source),
              str(tmp_path / 'weights.npz')], cwd=PROJECT, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=100)
         assert done.returncode == status
@@ -277,7 +278,7 @@ def test_another_number_of_arguments_gets_the_usage(tmp_path, monkeypatch, capfd
     monkeypatch.chdir(tmp_path)
     (tmp_path / 'model.npz').write_bytes(WHOLE)
     line = failure(capfd, *arguments)
-    assert line == 'usage: python -m util.torch_weights model.pt weights.npz'
+    assert line == 'usage: python -m util.tools.torch_weights model.pt weights.npz'
     assert os.listdir(tmp_path) == ['model.npz']
 
 

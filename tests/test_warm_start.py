@@ -8,7 +8,8 @@ import tensorflow.compat.v1 as tf
 
 import DeepSpeech
 from conftest import load_config
-from util import checkpoint, warm_start
+from util import errors
+from util.run import checkpoint_files, warm_start
 
 # The paper's network with 6 features, layers of 5, 7, 3, 3 and 8 units, 4 classes
 SHAPES = {'h1': [6, 5], 'b1': [5], 'h2': [5, 7], 'b2': [7], 'h3': [7, 3], 'b3': [3], 'h4': [3, 3],
@@ -81,7 +82,7 @@ def assert_equal(got, expected):
 
 def refusal(path, call=warm_start.read):
     """The message of the error that a path gives."""
-    with pytest.raises(checkpoint.CheckpointError) as error:
+    with pytest.raises(errors.CheckpointError) as error:
         call(path)
     message = str(error.value)
     assert message.startswith('ds_init_from: ') and '\n' not in message
@@ -119,7 +120,7 @@ def test_weights_are_read_from_the_newest_whole_checkpoint_of_a_folder(tmp_path,
 
 
 def test_weights_of_a_checkpoint_of_the_notebook_have_our_names(tmp_path):
-    theirs = dict(checkpoint.NOTEBOOK_NAMES)
+    theirs = dict(checkpoint_files.NOTEBOOK_NAMES)
     shapes = {theirs.get(name, name): shape for name, shape in LSTM_SHAPES.items()}
     shapes.update({name + slot: shapes[name] for name in theirs.values()
                    for slot in ('/Adam', '/Adam_1')})
@@ -278,7 +279,7 @@ def test_load_puts_every_value_into_its_variable(tmp_path, network, kind):
 
 
 def test_load_takes_a_checkpoint_of_the_notebook(tmp_path):
-    theirs = dict(checkpoint.NOTEBOOK_NAMES)
+    theirs = dict(checkpoint_files.NOTEBOOK_NAMES)
     shapes = {theirs.get(name, name): shape for name, shape in LSTM_SHAPES.items()}
     [path] = save(str(tmp_path), 3, shapes=shapes)
     saved = values_of({**shapes, **NO_WEIGHTS}, 3)
@@ -333,7 +334,7 @@ def test_load_adds_no_operation_to_the_graph(tmp_path, network):
 
 def test_load_logs_the_path_and_the_table_in_columns(tmp_path, caplog):
     path = write_npz(tmp_path, values_of({'h1': [6, 5], 'b1': [12], 'b7': [2]}))
-    caplog.set_level(logging.INFO, 'util.warm_start')
+    caplog.set_level(logging.INFO, 'util.run.warm_start')
     with tf.Graph().as_default(), tf.Session() as session:
         Network(session, {'h1': [6, 5], 'r4_fw': [3, 3], 'b1': [5]}).load(path)
     assert caplog.messages == [
@@ -350,7 +351,7 @@ def test_load_logs_the_path_and_the_table_in_columns(tmp_path, caplog):
 def test_load_refuses_where_nothing_fits_after_the_table(tmp_path, network, caplog, there):
     path = write_npz(tmp_path, values_of(there))
     before = network.values()
-    caplog.set_level(logging.INFO, 'util.warm_start')
+    caplog.set_level(logging.INFO, 'util.run.warm_start')
     message = refusal(path, network.load)
     assert message == ('ds_init_from: no weight of %s has name and shape of one of this network'
                        % path)
@@ -371,13 +372,13 @@ def test_weights_that_are_no_finite_numbers_are_refused_by_name(tmp_path, value)
     path = write_npz(tmp_path, {'h1': value})
     with tf.Graph().as_default(), tf.Session() as session:
         variable = tf.get_variable('h1', [6, 5])
-        with pytest.raises(checkpoint.CheckpointError, match='h1 of .* must hold finite numbers'):
+        with pytest.raises(errors.CheckpointError, match='h1 of .* must hold finite numbers'):
             warm_start.load(session, path, [variable])
 
 
 def test_a_pipe_is_refused_instead_of_waited_for(tmp_path):
     os.mkfifo(tmp_path / 'x.npz')
-    with pytest.raises(checkpoint.CheckpointError, match='x.npz'):
+    with pytest.raises(errors.CheckpointError, match='x.npz'):
         warm_start.read(str(tmp_path / 'x.npz'))
 
 

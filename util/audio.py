@@ -233,7 +233,7 @@ def check_length(n_samples, sample_rate):
                          % (n_samples, sample_rate, 1000 * WIN_LENGTH_S))
 
 
-def whiten(frames, numcontext):
+def normalise(frames, numcontext):
     """Brings MFCC to mean 0 and deviation 1, over all windows that will be cut from them.
 
     The windows at the edges reach over the utterance into frames of zeros; these count too.
@@ -261,7 +261,7 @@ def context_windows(padded, numcontext):
     """Cuts a window of 2*numcontext + 1 frames for each time step.
 
     Args:
-      padded: [n_steps + 2*numcontext, numcep], as `whiten` gives it.
+      padded: [n_steps + 2*numcontext, numcep], as `normalise` gives it.
     Returns:
       [n_steps, numcep*(2*numcontext + 1)]: earliest frame first.
     """
@@ -283,4 +283,4 @@ def audiofile_to_input_vector(filename, numcep, numcontext, sample_rate=SAMPLE_R
     Source: the notebook's util.audio.audiofile_to_input_vector.
     """
     frames = mfcc(read_audio(filename, sample_rate), sample_rate, numcep, stride)
-    return context_windows(whiten(frames, numcontext), numcontext)
+    return context_windows(normalise(frames, numcontext), numcontext)

@@ -8,16 +8,17 @@ paths, batch sizes; the dynamic part) is filled in by `_derive`.
 import contextlib
 import dataclasses
 import difflib
-import errno
 import json
 import math
 import os
 import re
 import reprlib
-import stat
+
+from util import errors, files
 
 PROJECT_DIR = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PREFIX = 'ds_'
+TENSORFLOW_LOG_LEVEL = 'TF_CPP_MIN_LOG_LEVEL'
 ALIASES = {'ds_epochs': 'ds_training_iters'}
 ON, OFF = ('1', 'true', 'yes', 'on'), ('', '0', 'false', 'no', 'off')
 SHOWN_CHARACTERS = 60  # of a value in a message
@@ -38,12 +39,13 @@ NOTEBOOK, DEEPSPEECH, NABU, PAPER, TORCHAUDIO, TACOTRON, HERE = (
 
 @contextlib.contextmanager
 def silenced_tensorflow():
-    """Keeps TensorFlow quiet, where it is imported inside; TF_CPP_MIN_LOG_LEVEL=0 undoes that.
+    """Keeps TensorFlow quiet while it is imported inside; TF_CPP_MIN_LOG_LEVEL=0 lets it speak.
 
     The variable alone is not enough: what TensorFlow 2.21 says while it is loaded goes straight
-    to the file descriptor of the standard error.
+    to the file descriptor of the standard error. TensorFlow reads the variable but once, so that
+    the environment is left as it was.
     """
-    if os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3') != '3':
+    if os.environ.setdefault(TENSORFLOW_LOG_LEVEL, '3') != '3':
         yield
         return
     try:
@@ -59,16 +61,13 @@ def silenced_tensorflow():
         os.dup2(kept, 2)
         os.close(kept)
         os.close(nowhere)
+        del os.environ[TENSORFLOW_LOG_LEVEL]
 
 
 def environment_with(**values):
     """The environment for a run of its own: of settings only these, {field name: value}."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
     return {**kept, **{PREFIX + name: str(value) for name, value in values.items()}}
-
-
-class ConfigError(ValueError):
-    """A setting can't be used; the message names it, its value and what was expected."""
 
 
 def _setting(default, meaning, unit='', low=None, high=None, above=None, below=None, choices=None,
@@ -407,7 +406,7 @@ def _check_lists(config):
     except ValueError:
         fine = False
     if not fine:
-        raise ConfigError('ds_importer_weights must be a number of at least 0 for each importer '
+        raise errors.ConfigError('ds_importer_weights must be a number of at least 0 for each importer '
                           'of ds_importer (%d), the first above 0, the others 0 or within a '
                           'factor of %d of it, with commas between, got %s' % (
                               len(config.importers), WEIGHT_RANGE,
@@ -416,7 +415,7 @@ def _check_lists(config):
     numbers = [int(length) for length in lengths if re.fullmatch('0*[1-9][0-9]{0,8}', length)]
     if len(numbers) + lengths[-1:].count(FULL) != len(lengths) or (
             numbers != sorted(set(numbers))):
-        raise ConfigError('ds_segment_lengths must be rising numbers of time steps with commas '
+        raise errors.ConfigError('ds_segment_lengths must be rising numbers of time steps with commas '
                           'between, the last of which may be %s, got %s'
                           % (FULL, _shown(config.segment_lengths)))
 
@@ -428,12 +427,12 @@ def _check_together(config):
       ConfigError.
     """
     if config.rnn == 'vanilla' and config.rnn_impl not in ('auto', 'own'):
-        raise ConfigError('ds_rnn_impl must be auto or own where ds_rnn is vanilla, got %s'
+        raise errors.ConfigError('ds_rnn_impl must be auto or own where ds_rnn is vanilla, got %s'
                           % config.rnn_impl)
     if config.loss_norm == 'labels' and not config.normalize_gradients:
-        raise ConfigError('ds_normalize_gradients must be on for ds_loss_norm=labels, got off')
+        raise errors.ConfigError('ds_normalize_gradients must be on for ds_loss_norm=labels, got off')
     if uses_dev_loss(config) and config.training_iters and not config.validation_step:
-        raise ConfigError('ds_validation_step must be at least 1 for %s, got 0'
+        raise errors.ConfigError('ds_validation_step must be at least 1 for %s, got 0'
                           % ', '.join(uses_dev_loss(config)))
 
 
@@ -452,10 +451,10 @@ def with_towers(config, n_gpus):
       ConfigError: more towers asked for than there are GPUs, or what only GPUs can do.
     """
     if n_gpus and config.towers > n_gpus:
-        raise ConfigError('ds_towers must be an integer from 0 to %d on this machine with %d '
+        raise errors.ConfigError('ds_towers must be an integer from 0 to %d on this machine with %d '
                           'GPUs, got %d' % (n_gpus, n_gpus, config.towers))
     if config.rnn_impl == 'cudnn' and not n_gpus:
-        raise ConfigError('ds_rnn_impl must be auto, own or block on a machine without GPUs, '
+        raise errors.ConfigError('ds_rnn_impl must be auto, own or block on a machine without GPUs, '
                           'got cudnn')
     rnn_impl = config.rnn_impl
     if rnn_impl == 'auto':
@@ -509,24 +508,17 @@ def _xdg(directory):
 def _read_file(path):
     """The JSON object in a file of settings."""
     try:
-        with open_regular(path, encoding='utf-8-sig') as file:
+        with files.open_regular(path, encoding='utf-8-sig') as file:
             found = json.load(file)
     except OSError as error:
-        raise ConfigError('ds_config: cannot read %s: %s' % (path, error.strerror)) from None
+        raise errors.ConfigError('ds_config: cannot read %s: %s' % (path, error.strerror)) from None
     except (ValueError, RecursionError) as error:
-        raise ConfigError('ds_config: %s is not JSON: %s' % (path, error)) from None
+        raise errors.ConfigError('ds_config: %s is not JSON: %s' % (path, error)) from None
     if not isinstance(found, dict):
-        raise ConfigError('ds_config: %s must hold one JSON object of ds_ settings' % path)
+        raise errors.ConfigError('ds_config: %s must hold one JSON object of ds_ settings' % path)
     if PREFIX + 'config' in found:
-        raise ConfigError('ds_config: %s cannot name another file of settings' % path)
+        raise errors.ConfigError('ds_config: %s cannot name another file of settings' % path)
     return found
-
-
-def open_regular(path, **options):
-    """`open` for reading; OSError for a pipe, which might keep a run waiting for ever."""
-    if not stat.S_ISREG(os.stat(path).st_mode) and not os.path.isdir(path):
-        raise OSError(errno.EINVAL, 'not a regular file', path)
-    return open(path, **options)
 
 
 def _parse_all(raw, origin):
@@ -535,9 +527,9 @@ def _parse_all(raw, origin):
     for name, value in raw.items():
         known = ALIASES.get(name, name)
         if known not in _FIELDS:
-            raise ConfigError('%s (%s) is not a setting%s' % (name, origin, _nearest(name)))
+            raise errors.ConfigError('%s (%s) is not a setting%s' % (name, origin, _nearest(name)))
         if known != name and known in raw and str(raw[known]) != str(value):
-            raise ConfigError('%s and %s are two names of one setting, got %r and %r (%s)'
+            raise errors.ConfigError('%s and %s are two names of one setting, got %r and %r (%s)'
                               % (name, known, value, raw[known], origin))
         values[known[len(PREFIX):]] = parse(name, value, _FIELDS[known])
     return values
@@ -558,7 +550,7 @@ def parse(name, value, field):
     parsed = reader[field.type](value)
     limits = field.metadata
     if parsed is None or not _within(parsed, limits):
-        raise ConfigError('%s must be %s, got %s' % (name, _expected(field), _shown(value)))
+        raise errors.ConfigError('%s must be %s, got %s' % (name, _expected(field), _shown(value)))
     return parsed
 
 

@@ -1,5 +1,5 @@
 """Which GPUs there are."""
-import tensorflow.compat.v1 as tf
+from util.tf1 import tf
 
 
 def get_available_gpus():

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-from util import config as settings
+from util import config as settings, errors
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ def make_dir(path, setting):
             pass
         os.remove(probe)
     except OSError as error:
-        raise settings.ConfigError('%s: cannot write to %s: %s' % (setting, path, error.strerror)
+        raise errors.ConfigError('%s: cannot write to %s: %s' % (setting, path, error.strerror)
                                    ) from None
 
 

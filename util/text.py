@@ -5,9 +5,9 @@ import unicodedata
 
 import jiwer
 import numpy as np
-import tensorflow.compat.v1 as tf
 
-from util import config as settings
+from util import config as settings, files
+from util.tf1 import tf
 
 DEFAULT_LABELS = " abcdefghijklmnopqrstuvwxyz'"
 
@@ -74,7 +74,7 @@ def load_alphabet(filename=''):
     if not filename:
         return Alphabet()
     try:
-        with settings.open_regular(filename, encoding='utf-8-sig', newline=None) as file:
+        with files.open_regular(filename, encoding='utf-8-sig', newline=None) as file:
             lines = file.read().split('\n')
     except (OSError, UnicodeDecodeError) as error:
         raise AlphabetError('ds_alphabet: cannot read %s: %s' % (filename, error)) from None

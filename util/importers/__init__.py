@@ -3,7 +3,8 @@ import importlib
 import itertools
 import pkgutil
 
-from util import config as settings, feeding
+from util import config as settings, errors, records
+from util.feeding import data_sets as data_sets_module
 
 
 def read_data_sets(config, alphabet):
@@ -18,16 +19,16 @@ def read_data_sets(config, alphabet):
     known = sorted(module.name for module in pkgutil.iter_modules(__path__))
     for name in names:
         if name not in known:
-            raise settings.ConfigError('ds_importer must be one of %s, or several with commas '
+            raise errors.ConfigError('ds_importer must be one of %s, or several with commas '
                                        'between, got %r' % (', '.join(known), name))
     if len(paths) != len(names):
-        raise settings.ConfigError('ds_dataset_path must be as many folders as ds_importer has '
+        raise errors.ConfigError('ds_dataset_path must be as many folders as ds_importer has '
                                    'importers (%d), got %r' % (len(names), config.dataset_path))
     weights = config.linked_weights or [1.0] * len(names)
     listings = [_list(name, path, config, corpus)
                 for name, path, corpus, weight in zip(names, paths, config.corpora, weights)
                 if weight]
-    return feeding.make_data_sets(config, alphabet, *[list(itertools.chain(*part))
+    return data_sets_module.make_data_sets(config, alphabet, *[list(itertools.chain(*part))
                                                       for part in zip(*listings)])
 
 
@@ -36,5 +37,5 @@ def _list(name, path, config, corpus):
     listing = importlib.import_module('util.importers.' + name).list_utterances(path, config)
     if len(config.importers) == 1:
         return listing
-    return feeding.Listing(*[[utterance._replace(corpus=corpus) for utterance in part]
+    return records.Listing(*[[utterance._replace(corpus=corpus) for utterance in part]
                              for part in listing])

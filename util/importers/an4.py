@@ -15,7 +15,9 @@ Address: www.speech.cs.cmu.edu/databases/an4
 import os
 import re
 
-from util import convert, corpus, download, feeding
+from util import records
+from util.corpora import convert, corpus_files, download
+from util.feeding import data_sets as data_sets_module
 
 LISTS = os.path.join('an4', 'etc', 'an4_train.fileids')
 ARCHIVES = [download.Archive('http://www.speech.cs.cmu.edu/databases/an4/an4_sphere.tar.gz',
@@ -30,11 +32,11 @@ VARIANT = re.compile(r'\(\d+\)$')            # of a pronunciation: A(2)
 
 def read_data_sets(dataset_path, config, alphabet):
     """DataSets of the corpus in `dataset_path`."""
-    return feeding.make_data_sets(config, alphabet, *list_utterances(dataset_path, config))
+    return data_sets_module.make_data_sets(config, alphabet, *list_utterances(dataset_path, config))
 
 
 def list_utterances(dataset_path, config):
-    """feeding.Listing of the corpus; `dataset_path` is an4 or the folder that holds it.
+    """records.Listing of the corpus; `dataset_path` is an4 or the folder that holds it.
 
     Raises:
       DataError: a list that is missing, or the corpus can't be fetched.
@@ -45,7 +47,7 @@ def list_utterances(dataset_path, config):
     readable = _converted(train + test, root, config)
     train, test = readable[:len(train)], readable[len(train):]
     dev = sorted({_speaker(utterance) for utterance in train})[DEV_EVERY - 1::DEV_EVERY]
-    return feeding.Listing([utterance for utterance in train if _speaker(utterance) not in dev],
+    return records.Listing([utterance for utterance in train if _speaker(utterance) not in dev],
                            [utterance for utterance in train if _speaker(utterance) in dev], test)
 
 
@@ -60,7 +62,7 @@ def _root(dataset_path):
 def _find_audio(root):
     """{file id in lower case: path} of all audio."""
     folder = os.path.join(root, 'wav')
-    paths = corpus.find_files(folder, *ENDINGS)
+    paths = corpus_files.find_files(folder, *ENDINGS)
     paths.sort(key=lambda path: -ENDINGS.index(os.path.splitext(path)[1].lower()))
     return {os.path.splitext(os.path.relpath(path, folder))[0].lower(): path for path in paths}
 
@@ -68,17 +70,17 @@ def _find_audio(root):
 def _read_set(root, set_name, found, dataset_path):
     """Utterances of the lists etc/an4_SET.*, in their order."""
     lists = os.path.join(root, 'etc', 'an4_' + set_name)
-    fileids = [line.strip() for line in corpus.read_lines(lists + '.fileids')]
-    transcripts = match_transcripts(corpus.read_lines(lists + '.transcription'), fileids)
+    fileids = [line.strip() for line in corpus_files.read_lines(lists + '.fileids')]
+    transcripts = match_transcripts(corpus_files.read_lines(lists + '.transcription'), fileids)
     utterances = []
     for fileid, transcript in zip(fileids, transcripts):
         path = found.get(fileid.lower())
-        problem = 'no audio file' if path is None else None
+        reason = 'no audio file' if path is None else None
         if transcript is None:
-            problem = 'no line of its own in etc/an4_%s.transcription' % set_name
+            reason = 'no line of its own in etc/an4_%s.transcription' % set_name
         path = path or os.path.join(root, 'wav', fileid)
-        utterances.append(feeding.Utterance(path, os.path.relpath(path, dataset_path),
-                                            transcript or '', problem))
+        utterances.append(records.Utterance(path, os.path.relpath(path, dataset_path),
+                                            transcript or '', reason))
     return utterances
 
 
@@ -108,12 +110,12 @@ def parse_line(line):
 def _converted(utterances, root, config):
     """The utterances, those that lie in headerless files with FLAC files in their place."""
     raw = [utterance.wav_filename for utterance in utterances
-           if utterance.wav_filename.lower().endswith('.raw') and not utterance.problem]
+           if utterance.wav_filename.lower().endswith('.raw') and not utterance.exclusion_reason]
     results = dict(zip(raw, convert.converted(raw, config.cache_dir, convert.read_raw,
                                               rate=RAW_RATE, byte_order=_byte_order(root))))
     return [utterance if utterance.wav_filename not in results else utterance._replace(
         wav_filename=results[utterance.wav_filename].path or utterance.wav_filename,
-        problem=results[utterance.wav_filename].problem) for utterance in utterances]
+        exclusion_reason=results[utterance.wav_filename].exclusion_reason) for utterance in utterances]
 
 
 def _byte_order(root):

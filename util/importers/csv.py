@@ -13,7 +13,8 @@ import csv
 import json
 import os
 
-from util import config as settings, feeding
+from util import config as settings, errors, files, records
+from util.feeding import data_sets as data_sets_module
 
 COLUMNS = ('wav_filename', 'transcript')
 JSON_LINES = ('.json', '.jsonl')  # endings of names
@@ -22,11 +23,11 @@ LONGEST_S = 1e6                   # seconds beyond that, 11 days, are a mistake
 
 def read_data_sets(dataset_path, config, alphabet):
     """DataSets of the manifests that the settings name."""
-    return feeding.make_data_sets(config, alphabet, *list_utterances(dataset_path, config))
+    return data_sets_module.make_data_sets(config, alphabet, *list_utterances(dataset_path, config))
 
 
 def list_utterances(dataset_path, config):
-    """feeding.Listing of the manifests that the settings name.
+    """records.Listing of the manifests that the settings name.
 
     Args:
       dataset_path: folder of the manifests that are not found from the working folder.
@@ -35,11 +36,11 @@ def list_utterances(dataset_path, config):
       DataError: a manifest that is missing or isn't one.
     """
     sets = {}
-    for set_name in feeding.SET_NAMES:
+    for set_name in records.SET_NAMES:
         paths = [path.strip() for path in getattr(config, set_name + '_files').split(',')]
         sets[set_name] = [utterance for path in paths if path
                           for utterance in read_manifest(_find(path, dataset_path, config))]
-    return feeding.Listing(**sets)
+    return records.Listing(**sets)
 
 
 def _find(path, dataset_path, config):
@@ -62,18 +63,18 @@ def read_manifest(path):
         return _read_json_lines(path)
     reader = None
     try:
-        with settings.open_regular(path, encoding='utf-8-sig', newline='') as file:
+        with files.open_regular(path, encoding='utf-8-sig', newline='') as file:
             reader = csv.DictReader(file, strict=True)
             columns = [name.strip() for name in reader.fieldnames or ()]
             reader.fieldnames = columns
             rows = [(reader.line_num, row) for row in reader if not _is_blank(row)]
     except OSError as error:
-        raise feeding.DataError('manifest %s cannot be read: %s' % (path, error.strerror)) from None
+        raise errors.DataError('manifest %s cannot be read: %s' % (path, error.strerror)) from None
     except (UnicodeDecodeError, csv.Error) as error:
-        raise feeding.DataError('manifest %s line %d is not CSV in UTF-8: %s' % (
+        raise errors.DataError('manifest %s line %d is not CSV in UTF-8: %s' % (
             path, reader.line_num if reader else 1, error)) from None
     if not set(COLUMNS) <= set(columns):
-        raise feeding.DataError('manifest %s: its first line must name the columns %s, got %s' % (
+        raise errors.DataError('manifest %s: its first line must name the columns %s, got %s' % (
             path, ' and '.join(COLUMNS), ', '.join(columns) or 'nothing'))
     return [_utterance(row, '%s line %d' % (path, number), path) for number, row in rows]
 
@@ -85,31 +86,31 @@ def _is_blank(row):
 def _utterance(row, place, path):
     name = (row['wav_filename'] or '').strip()
     if not (name and _is_path(name)):
-        return feeding.Utterance(path, place, '', 'wav_filename must be the path of a file, got %r'
+        return records.Utterance(path, place, '', 'wav_filename must be the path of a file, got %r'
                                  % name)
-    problem = None
+    reason = None
     if None in row:  # the name that DictReader gives to fields beyond the header's
-        problem = 'more fields than columns in %s; a transcript with a comma needs quotes' % place
+        reason = 'more fields than columns in %s; a transcript with a comma needs quotes' % place
     elif '\n' in name + (row['transcript'] or '').strip():
-        problem = 'a line break within a field that ends in %s; is a quote not closed?' % place
-    return feeding.Utterance(os.path.join(os.path.dirname(path), name), name,
-                             row['transcript'] or '', problem)
+        reason = 'a line break within a field that ends in %s; is a quote not closed?' % place
+    return records.Utterance(os.path.join(os.path.dirname(path), name), name,
+                             row['transcript'] or '', reason)
 
 
 def _read_json_lines(path):
     try:
-        with settings.open_regular(path, encoding='utf-8-sig') as file:
+        with files.open_regular(path, encoding='utf-8-sig') as file:
             lines = file.read().split('\n')
     except OSError as error:
-        raise feeding.DataError('manifest %s cannot be read: %s' % (path, error.strerror)) from None
+        raise errors.DataError('manifest %s cannot be read: %s' % (path, error.strerror)) from None
     except UnicodeDecodeError as error:
-        raise feeding.DataError('manifest %s is not JSON lines in UTF-8: %s' % (path, error)
+        raise errors.DataError('manifest %s is not JSON lines in UTF-8: %s' % (path, error)
                                 ) from None
     utterances = [_json_utterance(line, '%s line %d' % (path, number), path)
                   for number, line in enumerate(lines, 1) if line.strip()]
-    if utterances and all(utterance.problem for utterance in utterances):
-        raise feeding.DataError('manifest %s holds no usable line; %s: %s' % (
-            path, utterances[0].name, utterances[0].problem))
+    if utterances and all(utterance.exclusion_reason for utterance in utterances):
+        raise errors.DataError('manifest %s holds no usable line; %s: %s' % (
+            path, utterances[0].name, utterances[0].exclusion_reason))
     return utterances
 
 
@@ -118,10 +119,10 @@ def _json_utterance(line, place, path):
     try:
         name, text, start_s, stop_s = _parse_object(line)
     except ValueError as error:
-        return feeding.Utterance(path, place, '', str(error))
+        return records.Utterance(path, place, '', str(error))
     part = '' if start_s is None else '#%.2f-%s' % (
         start_s, '' if stop_s is None else '%.2f' % stop_s)
-    return feeding.Utterance(os.path.join(os.path.dirname(path), name), name + part, text,
+    return records.Utterance(os.path.join(os.path.dirname(path), name), name + part, text,
                              start_s=start_s, stop_s=stop_s)
 
 

@@ -16,7 +16,9 @@ import collections
 import csv
 import os
 
-from util import corpus, feeding
+from util import errors, records
+from util.corpora import corpus_files
+from util.feeding import data_sets as data_sets_module
 
 TABLES = ['train.tsv', 'dev.tsv', 'test.tsv']
 VALIDATED = 'validated.tsv'
@@ -32,11 +34,11 @@ Table = collections.namedtuple('Table', 'columns rows path sentence')
 
 def read_data_sets(dataset_path, config, alphabet):
     """DataSets of the language in `dataset_path`."""
-    return feeding.make_data_sets(config, alphabet, *list_utterances(dataset_path, config))
+    return data_sets_module.make_data_sets(config, alphabet, *list_utterances(dataset_path, config))
 
 
 def list_utterances(dataset_path, config):
-    """feeding.Listing of one language.
+    """records.Listing of one language.
 
     Args:
       dataset_path: the language's folder, or one that holds no other language.
@@ -45,14 +47,14 @@ def list_utterances(dataset_path, config):
       DataError: no language or several of them, a table that is missing or isn't one.
     """
     del config
-    folder = _find_language(corpus.require_folder(dataset_path, 'Common Voice', HOW_TO_GET))
+    folder = _find_language(corpus_files.require_folder(dataset_path, 'Common Voice', HOW_TO_GET))
     cut = len(os.path.join(dataset_path, ''))
     found = set(os.listdir(folder))
     for tables in (TABLES, OLD_TABLES):
         if found.intersection(tables):
-            return feeding.Listing(*[_list_table(os.path.join(folder, table), cut)
+            return records.Listing(*[_list_table(os.path.join(folder, table), cut)
                                      for table in tables])
-    listing = corpus.split_by_position(_list_table(os.path.join(folder, VALIDATED), cut),
+    listing = corpus_files.split_by_position(_list_table(os.path.join(folder, VALIDATED), cut),
                                        DEV_EVERY, TEST_EVERY)
     return listing._replace(train=listing.train + _list_unknown_clips(folder, cut))
 
@@ -66,26 +68,26 @@ def _find_language(dataset_path):
         if len(languages) == 1:
             return languages[0]
         if languages:
-            raise feeding.DataError('%s holds several languages of Common Voice, ds_dataset_path '
+            raise errors.DataError('%s holds several languages of Common Voice, ds_dataset_path '
                                     'must be one of them: %s' % (dataset_path,
                                                                  ', '.join(languages)))
         level = [entry.path for folder in level
                  for entry in sorted(os.scandir(folder), key=lambda entry: entry.name)
-                 if entry.is_dir() and not entry.name.startswith(corpus.HIDDEN)]
-    raise feeding.DataError('%s holds no train.tsv, validated.tsv or cv-valid-train.csv of Common '
+                 if entry.is_dir() and not entry.name.startswith(corpus_files.HIDDEN)]
+    raise errors.DataError('%s holds no train.tsv, validated.tsv or cv-valid-train.csv of Common '
                             'Voice; %s' % (dataset_path, HOW_TO_GET))
 
 
 def _read_table(path):
     """Table of a TSV file, in which quotes are but characters, or of a CSV file."""
-    lines, needed = corpus.read_lines(path), ('path', 'sentence')
+    lines, needed = corpus_files.read_lines(path), ('path', 'sentence')
     if path.endswith('.tsv'):
         rows = [line.split('\t') for line in lines]
     else:
         rows, needed = _read_csv(path, lines), ('filename', 'text')
     columns = rows[0] if rows else []
     if not set(needed).issubset(columns):
-        raise feeding.DataError('%s: its first line must name the columns %s and %s, got %s' % (
+        raise errors.DataError('%s: its first line must name the columns %s and %s, got %s' % (
             path, *needed, columns))
     return Table(columns, rows[1:], *[columns.index(column) for column in needed])
 
@@ -94,7 +96,7 @@ def _read_csv(path, lines):
     try:
         return list(csv.reader(lines, strict=True))
     except csv.Error as error:
-        raise feeding.DataError('%s is not CSV: %s' % (path, error)) from None
+        raise errors.DataError('%s is not CSV: %s' % (path, error)) from None
 
 
 def _list_table(path, cut):
@@ -102,13 +104,13 @@ def _list_table(path, cut):
     table, utterances, folder = _read_table(path), [], _audio_folder(path)
     for number, row in enumerate(table.rows, 1):
         clip = row[table.path].strip() if len(row) > table.path else ''
-        problem = None if clip else 'row %d names no clip' % number
+        reason = None if clip else 'row %d names no clip' % number
         if len(row) != len(table.columns):
-            problem = 'row %d of %s: expected %d columns, got %d' % (
+            reason = 'row %d of %s: expected %d columns, got %d' % (
                 number, path[cut:], len(table.columns), len(row))
         wav_filename = os.path.join(folder, _with_ending(clip)) if clip else path
-        utterances.append(feeding.Utterance(wav_filename, wav_filename[cut:],
-                                            None if problem else row[table.sentence], problem))
+        utterances.append(records.Utterance(wav_filename, wav_filename[cut:],
+                                            None if problem else row[table.sentence], reason))
     return utterances
 
 
@@ -134,6 +136,6 @@ def _list_unknown_clips(folder, cut):
         path = os.path.join(folder, name)
         if os.path.exists(path):
             known.update(utterance.wav_filename for utterance in _list_table(path, cut))
-    return [feeding.Utterance(path, path[cut:], None, 'no row for it in ' + VALIDATED)
-            for path in corpus.find_files(os.path.join(folder, CLIPS), '.mp3')
+    return [records.Utterance(path, path[cut:], None, 'no row for it in ' + VALIDATED)
+            for path in corpus_files.find_files(os.path.join(folder, CLIPS), '.mp3')
             if path not in known]

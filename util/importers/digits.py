@@ -6,17 +6,18 @@ Licence: CC0. Size: 8 MB. Made by data/digits/make_digits.py.
 """
 import os
 
-from util import feeding
+from util import records
+from util.feeding import data_sets as data_sets_module
 from util.importers import csv
 
 
 def read_data_sets(dataset_path, config, alphabet):
     """DataSets of the corpus in `dataset_path`."""
-    return feeding.make_data_sets(config, alphabet, *list_utterances(dataset_path, config))
+    return data_sets_module.make_data_sets(config, alphabet, *list_utterances(dataset_path, config))
 
 
 def list_utterances(dataset_path, config):
-    """feeding.Listing of the corpus in `dataset_path`."""
+    """records.Listing of the corpus in `dataset_path`."""
     del config
-    return feeding.Listing(*[csv.read_manifest(os.path.join(dataset_path, name + '.csv'))
-                             for name in feeding.SET_NAMES])
+    return records.Listing(*[csv.read_manifest(os.path.join(dataset_path, name + '.csv'))
+                             for name in records.SET_NAMES])

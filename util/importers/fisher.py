@@ -15,7 +15,9 @@ Licence: LDC's. Size: 8 kHz, two channels of mu-law, 11,699 files. Address: cata
 """
 import re
 
-from util import corpus, feeding, stm
+from util import files, records
+from util.corpora import corpus_files, stm
+from util.feeding import data_sets as data_sets_module
 
 CORPUS = 'Fisher English'
 HOW_TO_GET = ('it is never downloaded: buy LDC2004S13 and LDC2005S13 (speech, folders '
@@ -31,17 +33,17 @@ _MARKUP = re.compile(r'\[+[^][]*\]+|<[^<>]*>')
 
 def read_data_sets(dataset_path, config, alphabet):
     """DataSets of the corpus in `dataset_path`."""
-    return feeding.make_data_sets(config, alphabet, *list_utterances(dataset_path, config))
+    return data_sets_module.make_data_sets(config, alphabet, *list_utterances(dataset_path, config))
 
 
 def list_utterances(dataset_path, config):
-    """feeding.Listing of the corpus in `dataset_path`.
+    """records.Listing of the corpus in `dataset_path`.
 
     Raises:
       DataError: speech or transcripts are missing altogether.
     """
     del config
-    corpus.require_folder(dataset_path, CORPUS, HOW_TO_GET)
+    corpus_files.require_folder(dataset_path, CORPUS, HOW_TO_GET)
     recordings = stm.find_recordings(dataset_path, NAME)
     transcripts = stm.find_by_name(dataset_path, '.txt', NAME)
     stm.require_both(recordings, transcripts, dataset_path, CORPUS, HOW_TO_GET)
@@ -56,9 +58,9 @@ def parse_line(line, recording):
     if not match:
         raise stm.unexpected(line, FORM)
     start, stop, speaker, words = match.groups()
-    problem = 'uncertain words: %s' % words if '((' in words or '))' in words else None
+    reason = 'uncertain words: %s' % words if '((' in words or '))' in words else None
     return stm.Part(recording, *stm.parse_times(start, stop), remove_markup(words),
-                    'AB'.index(speaker), problem)
+                    'AB'.index(speaker), reason)
 
 
 def remove_markup(words):

@@ -12,7 +12,9 @@ Address: github.com/Jakobovski/free-spoken-digit-dataset
 import os
 import re
 
-from util import corpus, download, feeding
+from util import errors, records
+from util.corpora import corpus_files, download
+from util.feeding import data_sets as data_sets_module
 
 ARCHIVES = [download.Archive('https://github.com/Jakobovski/free-spoken-digit-dataset/archive/'
                              'refs/heads/master.zip', None, None)]
@@ -24,26 +26,26 @@ TEST_TAKES, DEV_TAKES = range(0, 5), range(5, 10)
 
 def read_data_sets(dataset_path, config, alphabet):
     """DataSets of the corpus in `dataset_path`."""
-    return feeding.make_data_sets(config, alphabet, *list_utterances(dataset_path, config))
+    return data_sets_module.make_data_sets(config, alphabet, *list_utterances(dataset_path, config))
 
 
 def list_utterances(dataset_path, config):
-    """feeding.Listing of the corpus; `dataset_path` is its folder, or `recordings` itself.
+    """records.Listing of the corpus; `dataset_path` is its folder, or `recordings` itself.
 
     Raises:
       DataError: a held-out speaker who isn't there, or the corpus can't be fetched.
     """
-    paths = corpus.find_files(_recordings(dataset_path), '.wav')
+    paths = corpus_files.find_files(_recordings(dataset_path), '.wav')
     matches = [NAME.fullmatch(os.path.basename(path)) for path in paths]
     held_out = _held_out(config, {match[2] for match in matches if match})
-    listing = feeding.Listing([], [], [])
+    listing = records.Listing([], [], [])
     for path, match in zip(paths, matches):
         name = os.path.relpath(path, dataset_path)
         if match:
             getattr(listing, _set_of(match[2], int(match[3]), held_out)).append(
-                feeding.Utterance(path, name, WORDS[int(match[1])]))
+                records.Utterance(path, name, WORDS[int(match[1])]))
         else:
-            listing.train.append(feeding.Utterance(
+            listing.train.append(records.Utterance(
                 path, name, '', 'the name is not of the form {digit}_{speaker}_{take}.wav'))
     return listing
 
@@ -66,12 +68,12 @@ def _held_out(config, known):
         setting = 'fsdd_%s_speakers' % set_name
         names = {name.strip() for name in getattr(config, setting).split(',')} - {''}
         if names - known:
-            raise feeding.DataError('ds_%s: no speaker %s in FSDD, expected some of %s' % (
+            raise errors.DataError('ds_%s: no speaker %s in FSDD, expected some of %s' % (
                 setting, ', '.join(sorted(names - known)), ', '.join(sorted(known))))
         held_out[set_name] = names
     both = held_out['test'] & held_out['dev']
     if both:
-        raise feeding.DataError('ds_fsdd_test_speakers and ds_fsdd_dev_speakers must differ, both '
+        raise errors.DataError('ds_fsdd_test_speakers and ds_fsdd_dev_speakers must differ, both '
                                 'name %s' % ', '.join(sorted(both)))
     return held_out
 

@@ -6,7 +6,9 @@ Licence: LDC's free sample. Size: 92 kB. Address: catalog.ldc.upenn.edu/LDC93S1
 """
 import os
 
-from util import audio, download, feeding
+from util import audio, errors, records
+from util.corpora import download
+from util.feeding import data_sets as data_sets_module
 
 BASE_URL = 'https://catalog.ldc.upenn.edu/desc/addenda/'
 NAME = 'LDC93S1'
@@ -14,11 +16,11 @@ NAME = 'LDC93S1'
 
 def read_data_sets(dataset_path, config, alphabet):
     """DataSets whose three sets are the same utterance."""
-    return feeding.make_data_sets(config, alphabet, *list_utterances(dataset_path, config))
+    return data_sets_module.make_data_sets(config, alphabet, *list_utterances(dataset_path, config))
 
 
 def list_utterances(dataset_path, config):
-    """feeding.Listing with the utterance in each set.
+    """records.Listing with the utterance in each set.
 
     The files in `dataset_path` are used; those that are missing are downloaded into it.
 
@@ -30,9 +32,9 @@ def list_utterances(dataset_path, config):
     try:
         audio.audio_info(wav)
     except audio.AudioError as error:
-        raise feeding.DataError('%s: %s; remove it to download it anew' % (wav, error)) from None
-    utterances = [feeding.Utterance(wav, wav, read_transcript(txt))]
-    return feeding.Listing(utterances, utterances, utterances)
+        raise errors.DataError('%s: %s; remove it to download it anew' % (wav, error)) from None
+    utterances = [records.Utterance(wav, wav, read_transcript(txt))]
+    return records.Listing(utterances, utterances, utterances)
 
 
 def read_transcript(path):
@@ -41,9 +43,9 @@ def read_transcript(path):
         with open(path, encoding='utf-8-sig') as file:
             parts = file.read().split(maxsplit=2)
     except (OSError, UnicodeDecodeError) as error:
-        raise feeding.DataError('%s cannot be read: %s' % (path, error)) from None
+        raise errors.DataError('%s cannot be read: %s' % (path, error)) from None
     if len(parts) < 3 or not (parts[0].isdigit() and parts[1].isdigit()):
-        raise feeding.DataError('%s must hold "<first sample> <last sample> <words>"' % path)
+        raise errors.DataError('%s must hold "<first sample> <last sample> <words>"' % path)
     return parts[2]
 
 

@@ -9,7 +9,9 @@ Licence: CC BY 4.0. Size: 61 GB packed, 292,367 utterances. Address: openslr.org
 """
 import os
 
-from util import corpus, download, feeding
+from util import errors, records
+from util.corpora import corpus_files, download
+from util.feeding import data_sets as data_sets_module
 
 HOME = 'LibriSpeech'  # the folder in each archive
 RESOURCES = 'https://www.openslr.org/resources/'
@@ -30,11 +32,11 @@ AUDIO, TRANSCRIPTS = '.flac', '.trans.txt'
 
 def read_data_sets(dataset_path, config, alphabet):
     """DataSets of the subsets that the settings name."""
-    return feeding.make_data_sets(config, alphabet, *list_utterances(dataset_path, config))
+    return data_sets_module.make_data_sets(config, alphabet, *list_utterances(dataset_path, config))
 
 
 def list_utterances(dataset_path, config):
-    """feeding.Listing of the subsets that the settings name.
+    """records.Listing of the subsets that the settings name.
 
     Args:
       dataset_path: the folder LibriSpeech or the one that holds it.
@@ -42,10 +44,10 @@ def list_utterances(dataset_path, config):
     Raises:
       DataError: an unknown subset, or one that can't be had.
     """
-    names = [_subset_names(config, set_name) for set_name in feeding.SET_NAMES]
+    names = [_subset_names(config, set_name) for set_name in records.SET_NAMES]
     listed = {subset: _list_subset(_have(dataset_path, subset), dataset_path)
               for subset in dict.fromkeys(sum(names, []))}
-    return feeding.Listing(*[[utterance for subset in subsets for utterance in listed[subset]]
+    return records.Listing(*[[utterance for subset in subsets for utterance in listed[subset]]
                              for subsets in names])
 
 
@@ -54,7 +56,7 @@ def _subset_names(config, set_name):
     subsets = list(dict.fromkeys(name.strip() for name in setting.split(',') if name.strip()))
     for subset in subsets:
         if subset not in ARCHIVES:
-            raise feeding.DataError('ds_librivox_%s must name subsets of LibriSpeech (%s), got %r'
+            raise errors.DataError('ds_librivox_%s must name subsets of LibriSpeech (%s), got %r'
                                     % (set_name, ', '.join(ARCHIVES), subset))
     return subsets
 
@@ -71,25 +73,25 @@ def _have(dataset_path, subset):
     url = '%s%d/%s.tar.gz' % (RESOURCES, resource, subset)
     try:
         download.fetch_corpus(above, below, [download.Archive(url, size_bytes, md5)])
-        return corpus.require_folder(os.path.join(above, below), subset, 'its archive is ' + url)
-    except feeding.DataError as error:
-        raise feeding.DataError('LibriSpeech subset %s cannot be had: %s' % (subset, error)
+        return corpus_files.require_folder(os.path.join(above, below), subset, 'its archive is ' + url)
+    except errors.DataError as error:
+        raise errors.DataError('LibriSpeech subset %s cannot be had: %s' % (subset, error)
                                 ) from None
 
 
 def _list_subset(folder, dataset_path):
     """Utterances of a subset, in the order of its transcripts; audio without one comes last."""
     cut = len(os.path.join(os.path.abspath(dataset_path), ''))  # os.path.relpath is slow
-    files = corpus.find_files(os.path.abspath(folder), AUDIO, TRANSCRIPTS)
+    files = corpus_files.find_files(os.path.abspath(folder), AUDIO, TRANSCRIPTS)
     audio = {path[:-len(AUDIO)]: path for path in files if path.lower().endswith(AUDIO)}
     chapters = [path for path in files if path.lower().endswith(TRANSCRIPTS)]
     if not chapters:
-        raise feeding.DataError('LibriSpeech subset %s holds no %s files; remove it to fetch it '
+        raise errors.DataError('LibriSpeech subset %s holds no %s files; remove it to fetch it '
                                 'anew' % (folder, TRANSCRIPTS))
     utterances = [utterance for path in chapters for utterance in _list_chapter(path, audio, cut)]
     transcribed = {utterance.wav_filename for utterance in utterances}
     return utterances + [
-        feeding.Utterance(path, path[cut:], None, 'no line for it in a %s file' % TRANSCRIPTS)
+        records.Utterance(path, path[cut:], None, 'no line for it in a %s file' % TRANSCRIPTS)
         for path in audio.values() if path not in transcribed]
 
 
@@ -102,20 +104,20 @@ def _list_chapter(path, audio, cut):
       cut: characters of a path before the name of an utterance.
     """
     try:
-        lines = corpus.read_lines(path)
-    except feeding.DataError as error:
-        return [feeding.Utterance(path, path[cut:], None, str(error))]
+        lines = corpus_files.read_lines(path)
+    except errors.DataError as error:
+        return [records.Utterance(path, path[cut:], None, str(error))]
     utterances, seen = [], set()
     for line in lines:
         utterance_id, *transcript = line.split(maxsplit=1)
         stem = os.path.join(os.path.dirname(path), utterance_id)
-        problem = None
+        reason = None
         if stem not in audio:
-            problem = 'no such file, but a line for it in %s' % path[cut:]
+            reason = 'no such file, but a line for it in %s' % path[cut:]
         elif stem in seen:
-            problem = 'a second line for it in %s' % path[cut:]
+            reason = 'a second line for it in %s' % path[cut:]
         seen.add(stem)
         wav_filename = audio.get(stem, stem + AUDIO)
-        utterances.append(feeding.Utterance(wav_filename, wav_filename[cut:],
-                                            ''.join(transcript).rstrip(), problem))
+        utterances.append(records.Utterance(wav_filename, wav_filename[cut:],
+                                            ''.join(transcript).rstrip(), reason))
     return utterances

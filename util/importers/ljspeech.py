@@ -10,7 +10,9 @@ Address: keithito.com/LJ-Speech-Dataset
 """
 import os
 
-from util import corpus, download, feeding
+from util import records
+from util.corpora import corpus_files, download
+from util.feeding import data_sets as data_sets_module
 
 HOME, METADATA = 'LJSpeech-1.1', 'metadata.csv'
 ARCHIVE = ('https://data.keithito.com/data/speech/LJSpeech-1.1.tar.bz2', 2748572632,
@@ -20,11 +22,11 @@ DEV_EVERY = TEST_EVERY = 20
 
 def read_data_sets(dataset_path, config, alphabet):
     """DataSets of the corpus in `dataset_path`."""
-    return feeding.make_data_sets(config, alphabet, *list_utterances(dataset_path, config))
+    return data_sets_module.make_data_sets(config, alphabet, *list_utterances(dataset_path, config))
 
 
 def list_utterances(dataset_path, config):
-    """feeding.Listing of the corpus, which is fetched where it isn't there.
+    """records.Listing of the corpus, which is fetched where it isn't there.
 
     Args:
       dataset_path: the folder of metadata.csv or the one that holds it.
@@ -35,8 +37,8 @@ def list_utterances(dataset_path, config):
     del config
     path = _have(dataset_path)
     cut = len(os.path.join(os.path.abspath(dataset_path), ''))
-    return corpus.split_by_position([_utterance(line, number, os.path.dirname(path), cut) for
-                                     number, line in enumerate(corpus.read_lines(path), 1)],
+    return corpus_files.split_by_position([_utterance(line, number, os.path.dirname(path), cut) for
+                                     number, line in enumerate(corpus_files.read_lines(path), 1)],
                                     DEV_EVERY, TEST_EVERY)
 
 
@@ -56,7 +58,7 @@ def _utterance(line, number, folder, cut):
     utterance_id, *texts = [field.strip() for field in line.split('|')]
     wav_filename, problem = os.path.join(folder, 'wavs', utterance_id + '.wav'), None
     if len(texts) not in (1, 2) or not utterance_id:
-        problem = ('line %d of %s must be utterance|text or utterance|text|text in words, got %r'
+        reason = ('line %d of %s must be utterance|text or utterance|text|text in words, got %r'
                    % (number, METADATA, line))
     transcript = next((text for text in reversed(texts) if text), '')
-    return feeding.Utterance(wav_filename, wav_filename[cut:], transcript, problem)
+    return records.Utterance(wav_filename, wav_filename[cut:], transcript, reason)

@@ -9,7 +9,9 @@ Address: download.tensorflow.org/data/speech_commands_v0.02.tar.gz
 """
 import os
 
-from util import corpus, download, feeding
+from util import records
+from util.corpora import corpus_files, download
+from util.feeding import data_sets as data_sets_module
 
 RELEASE = 'speech_commands_v0.02'  # folder of what is fetched; the archive has none
 ARCHIVE = ('http://download.tensorflow.org/data/speech_commands_v0.02.tar.gz', 2428923189,
@@ -20,11 +22,11 @@ NO_WORDS = ('_', '.')
 
 def read_data_sets(dataset_path, config, alphabet):
     """DataSets of the corpus in `dataset_path`."""
-    return feeding.make_data_sets(config, alphabet, *list_utterances(dataset_path, config))
+    return data_sets_module.make_data_sets(config, alphabet, *list_utterances(dataset_path, config))
 
 
 def list_utterances(dataset_path, config):
-    """feeding.Listing of the corpus, which is fetched where there is none of it.
+    """records.Listing of the corpus, which is fetched where there is none of it.
 
     Args:
       dataset_path: the folder of the words, or one that holds speech_commands_v0.02.
@@ -37,7 +39,7 @@ def list_utterances(dataset_path, config):
     rest = {utterance.wav_filename: utterance for word in _words(folder)
             for utterance in _list_word(os.path.join(folder, word), cut)}
     dev, test = [_take_listed(folder, name, cut, rest) for name in (DEV_LIST, TEST_LIST)]
-    return feeding.Listing(list(rest.values()), dev, test)
+    return records.Listing(list(rest.values()), dev, test)
 
 
 def _have(dataset_path):
@@ -58,8 +60,8 @@ def _words(folder):
 
 
 def _list_word(folder, cut):
-    return [feeding.Utterance(path, path[cut:], os.path.basename(folder))
-            for path in corpus.find_files(folder, '.wav')]
+    return [records.Utterance(path, path[cut:], os.path.basename(folder))
+            for path in corpus_files.find_files(folder, '.wav')]
 
 
 def _take_listed(folder, list_name, cut, rest):
@@ -72,9 +74,9 @@ def _take_listed(folder, list_name, cut, rest):
       rest: {path: Utterance}, from which they are taken out.
     """
     utterances = []
-    for line in corpus.read_lines(os.path.join(folder, list_name)):
+    for line in corpus_files.read_lines(os.path.join(folder, list_name)):
         path = os.path.join(folder, line.strip())
-        missing = feeding.Utterance(path, path[cut:], None, 'no such file, but a line for it in '
+        missing = records.Utterance(path, path[cut:], None, 'no such file, but a line for it in '
                                     + list_name)
         utterances.append(rest.pop(path, missing))
     return utterances

@@ -18,7 +18,9 @@ catalog.ldc.upenn.edu/LDC97S62
 """
 import re
 
-from util import corpus, feeding, stm
+from util import records
+from util.corpora import corpus_files, stm
+from util.feeding import data_sets as data_sets_module
 
 CORPUS = 'Switchboard-1'
 HOW_TO_GET = ('it is never downloaded: buy LDC97S62 (speech, folders swb1_d1 to swb1_d4) from '
@@ -34,17 +36,17 @@ _UNSPOKEN = re.compile(r'<[^<>]*>|\[[^][]*\]|(?<=\w)_\d+|[{}]')
 
 def read_data_sets(dataset_path, config, alphabet):
     """DataSets of the corpus in `dataset_path`."""
-    return feeding.make_data_sets(config, alphabet, *list_utterances(dataset_path, config))
+    return data_sets_module.make_data_sets(config, alphabet, *list_utterances(dataset_path, config))
 
 
 def list_utterances(dataset_path, config):
-    """feeding.Listing of the corpus in `dataset_path`.
+    """records.Listing of the corpus in `dataset_path`.
 
     Raises:
       DataError: speech or transcripts are missing altogether.
     """
     del config
-    corpus.require_folder(dataset_path, CORPUS, HOW_TO_GET)
+    corpus_files.require_folder(dataset_path, CORPUS, HOW_TO_GET)
     recordings = stm.find_recordings(dataset_path, r'sw0?(\d{4})')
     transcripts = stm.find_by_name(dataset_path, '-ms98-a-trans.text', r'sw(\d{4})[ab]')
     stm.require_both(recordings, transcripts, dataset_path, CORPUS, HOW_TO_GET)

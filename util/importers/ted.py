@@ -9,7 +9,9 @@ Licence: CC BY-NC-ND 3.0. Size: 35 GB packed, 16 kHz SPHERE. Address: openslr.or
 import os
 import re
 
-from util import corpus, download, feeding, stm
+from util import errors, records
+from util.corpora import corpus_files, download, stm
+from util.feeding import data_sets as data_sets_module
 
 RELEASE = 'TEDLIUM_release2'
 ARCHIVES = [download.Archive('https://www.openslr.org/resources/19/TEDLIUM_release2.tar.gz')]
@@ -25,21 +27,21 @@ _SPLIT_PLURAL = re.compile(r"(?<=s)\s+(['\u2019])(?!\S)", re.IGNORECASE)
 
 def read_data_sets(dataset_path, config, alphabet):
     """DataSets of the corpus in `dataset_path`."""
-    return feeding.make_data_sets(config, alphabet, *list_utterances(dataset_path, config))
+    return data_sets_module.make_data_sets(config, alphabet, *list_utterances(dataset_path, config))
 
 
 def list_utterances(dataset_path, config):
-    """feeding.Listing of the corpus in `dataset_path`, which is downloaded where it is missing.
+    """records.Listing of the corpus in `dataset_path`, which is downloaded where it is missing.
 
     Raises:
       DataError: it can't be had, or the folder holds none of its sets.
     """
     del config
     folder = _release_folder(dataset_path)
-    sets = [corpus.find_file(folder, name) for name in feeding.SET_NAMES]
-    listing = feeding.Listing(*[_list_set(path, dataset_path) if path else [] for path in sets])
+    sets = [corpus_files.find_file(folder, name) for name in records.SET_NAMES]
+    listing = records.Listing(*[_list_set(path, dataset_path) if path else [] for path in sets])
     if not any(listing):
-        raise feeding.DataError('%s holds no {train,dev,test}/{sph,stm} of TED-LIUM; remove it to '
+        raise errors.DataError('%s holds no {train,dev,test}/{sph,stm} of TED-LIUM; remove it to '
                                 'download it anew' % folder)
     return listing
 
@@ -47,7 +49,7 @@ def list_utterances(dataset_path, config):
 def _release_folder(dataset_path):
     """The folder with train, dev and test."""
     for folder in (dataset_path, os.path.join(dataset_path, 'legacy')):
-        if any(os.path.isdir(os.path.join(folder, name, 'stm')) for name in feeding.SET_NAMES):
+        if any(os.path.isdir(os.path.join(folder, name, 'stm')) for name in records.SET_NAMES):
             return folder
     download.fetch_corpus(dataset_path, RELEASE, ARCHIVES)
     return os.path.join(dataset_path, RELEASE)
@@ -55,7 +57,7 @@ def _release_folder(dataset_path):
 
 def _list_set(folder, dataset_path):
     recordings = stm.find_recordings(folder, '(.+)')
-    utterances = [utterance for path in corpus.find_files(folder, '.stm')
+    utterances = [utterance for path in corpus_files.find_files(folder, '.stm')
                   for utterance in stm.list_parts(path, dataset_path, recordings, parse_line)]
     return utterances + stm.unused(recordings, utterances, dataset_path)
 

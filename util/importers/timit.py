@@ -14,7 +14,9 @@ Address: catalog.ldc.upenn.edu/LDC93S1 (never fetched)
 import os
 import re
 
-from util import corpus, feeding
+from util import errors, records
+from util.corpora import corpus_files
+from util.feeding import data_sets as data_sets_module
 from util.importers import ldc93s1
 
 HOW_TO_GET = 'it can be had from catalog.ldc.upenn.edu/LDC93S1 (LDC93S1) and is never fetched'
@@ -27,17 +29,17 @@ DEV_EVERY = 10  # TRAIN speakers
 
 def read_data_sets(dataset_path, config, alphabet):
     """DataSets of the corpus in `dataset_path`."""
-    return feeding.make_data_sets(config, alphabet, *list_utterances(dataset_path, config))
+    return data_sets_module.make_data_sets(config, alphabet, *list_utterances(dataset_path, config))
 
 
 def list_utterances(dataset_path, config):
-    """feeding.Listing of the corpus; `dataset_path` holds TRAIN and TEST, or TIMIT with them.
+    """records.Listing of the corpus; `dataset_path` holds TRAIN and TEST, or TIMIT with them.
 
     Raises:
       DataError: there is no such folder.
     """
     root = _root(dataset_path)
-    train, test = (_read_tree(corpus.find_file(root, name), dataset_path, config.timit_sa)
+    train, test = (_read_tree(corpus_files.find_file(root, name), dataset_path, config.timit_sa)
                    for name in ('train', 'test'))
     speakers = {_speaker(utterance) for utterance in test}
     if speakers & CORE_TEST and speakers - CORE_TEST:
@@ -45,7 +47,7 @@ def list_utterances(dataset_path, config):
     else:
         everyone = sorted({_speaker(utterance) for utterance in train})
         dev, train = _split(train, everyone[DEV_EVERY - 1::DEV_EVERY])
-    return feeding.Listing(train, dev, test)
+    return records.Listing(train, dev, test)
 
 
 def _split(utterances, speakers):
@@ -60,11 +62,11 @@ def _speaker(utterance):
 
 def _root(dataset_path):
     """The folder that holds TRAIN or TEST."""
-    folder = corpus.require_folder(dataset_path, 'TIMIT', HOW_TO_GET)
-    while not (corpus.find_file(folder, 'train') or corpus.find_file(folder, 'test')):
-        folder = corpus.find_file(folder, 'timit') or corpus.find_file(folder, 'data')
+    folder = corpus_files.require_folder(dataset_path, 'TIMIT', HOW_TO_GET)
+    while not (corpus_files.find_file(folder, 'train') or corpus_files.find_file(folder, 'test')):
+        folder = corpus_files.find_file(folder, 'timit') or corpus_files.find_file(folder, 'data')
         if not (folder and os.path.isdir(folder)):
-            raise feeding.DataError('%s (ds_dataset_path) holds neither TRAIN nor TEST of TIMIT; '
+            raise errors.DataError('%s (ds_dataset_path) holds neither TRAIN nor TEST of TIMIT; '
                                     '%s' % (dataset_path, HOW_TO_GET))
     return folder
 
@@ -72,7 +74,7 @@ def _root(dataset_path):
 def _read_tree(tree, dataset_path, with_sa):
     """Utterances below TRAIN or TEST, in the order of their paths; none where tree is None."""
     sentences = {}
-    for path in corpus.find_files(tree, '.wav', '.txt') if tree else ():
+    for path in corpus_files.find_files(tree, '.wav', '.txt') if tree else ():
         name = os.path.basename(path).split('.')[0].lower()
         if SENTENCE.fullmatch(name) and (with_sa or not name.startswith('sa')):
             sentences.setdefault((os.path.dirname(path), name), []).append(path)
@@ -85,16 +87,16 @@ def _utterance(paths, dataset_path):
     texts = [path for path in paths if path not in audio_paths]
     transcript, problem = '', None
     if not texts:
-        problem = 'no transcript (.TXT) beside it'
+        reason = 'no transcript (.TXT) beside it'
     else:
         try:
             transcript = ldc93s1.read_transcript(texts[0])
-        except feeding.DataError as error:
-            problem = str(error)
+        except errors.DataError as error:
+            reason = str(error)
     if not audio_paths:
-        problem = 'no audio (.WAV) beside it'
+        reason = 'no audio (.WAV) beside it'
     path = max(audio_paths, key=_is_riff) if len(audio_paths) > 1 else (audio_paths or texts)[0]
-    return feeding.Utterance(path, os.path.relpath(path, dataset_path), transcript, problem)
+    return records.Utterance(path, os.path.relpath(path, dataset_path), transcript, reason)
 
 
 def _is_riff(path):

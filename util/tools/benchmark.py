@@ -1,6 +1,6 @@
 """Measures the trainer on this machine, beside its alternatives.
 
-    python -m util.benchmark [--json FILE] [--picture FILE]
+    python -m util.tools.benchmark [--json FILE] [--picture FILE]
 
 Training steps (forward, CTC, backward, Adam) of the notebook's network in several sizes, with our
 LSTM, with BlockLSTM and, where PyTorch is installed, of the same network in PyTorch; those of the
@@ -21,7 +21,7 @@ import time
 
 import numpy as np
 
-from util import config as settings, log as run_log
+from util import config as settings, files, log as run_log, records
 
 # Geometry of a step: width of the layers, utterances in a batch, time steps
 Size = collections.namedtuple('Size', 'n_hidden batch_size n_steps')
@@ -45,7 +45,7 @@ COLUMNS = ('measurement', 'ms', 'audio s/s', 'GFLOP/s', 'of peak', 'memory')
 
 def main(arguments):
     """The command line; returns the exit status."""
-    parser = argparse.ArgumentParser(prog='python -m util.benchmark',
+    parser = argparse.ArgumentParser(prog='python -m util.tools.benchmark',
                                      description='Measures the trainer on this machine.')
     parser.add_argument('--json', metavar='FILE', help='where to write the figures')
     parser.add_argument('--picture', metavar='FILE', help='where to draw the steps')
@@ -61,7 +61,7 @@ def main(arguments):
     figures = measure_all()
     print(table(figures))
     if options.json:
-        run_log.write_file(options.json, run_log.strict_json(figures))
+        files.write_file(options.json, run_log.strict_json(figures))
     if options.picture:
         draw(figures, options.picture)
     return 0
@@ -87,7 +87,7 @@ def measure_all():
 
 def _measure(name, *values):
     """The result of a measurement in a process of its own."""
-    command = [sys.executable, '-m', 'util.benchmark', '--measure', json.dumps([name, values])]
+    command = [sys.executable, '-m', 'util.tools.benchmark', '--measure', json.dumps([name, values])]
     print('measuring %s' % ' '.join(map(str, (name, *values))), file=sys.stderr)
     done = subprocess.run(command, cwd=settings.PROJECT_DIR, check=True, stdout=subprocess.PIPE)
     return json.loads(done.stdout.splitlines()[-1])
@@ -169,7 +169,6 @@ def _labels(size):
 def _own_step(values, size):
     tf = _tensorflow()
     import DeepSpeech
-    from util import feeding
     config, _ = settings.load({'ds_importer': 'csv', 'ds_n_hidden': str(size.n_hidden),
                                **{'ds_' + name: value for name, value in values.items()}})
     config = settings.with_towers(config, 0)
@@ -177,7 +176,7 @@ def _own_step(values, size):
     frames = np.random.default_rng(0).normal(
         size=(size.batch_size, size.n_steps + 2 * N_CONTEXT, N_INPUT))
     with tf.Graph().as_default() as graph:
-        batch = feeding.Batch(*[tf.placeholder(kind, shape) for kind, shape in (
+        batch = records.Batch(*[tf.placeholder(kind, shape) for kind, shape in (
             (tf.float32, [None, None, N_INPUT]), (tf.int32, [None]), (tf.int32, [None, None]),
             (tf.int32, [None]))])
         optimizer = DeepSpeech.create_optimizer(config)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from util import checkpoint
+from util import errors
+from util.run import checkpoint_files
 
 FW, BW = (('bidirectional_rnn/%s/basic_lstm_cell/' % d) for d in ('fw', 'bw'))
 NOTEBOOK_FW, NOTEBOOK_BW = (('BiRNN/%s/BasicLSTMCell/Linear/' % d) for d in ('FW', 'BW'))
@@ -58,12 +59,12 @@ def overwrite(path):
 def test_candidates_are_listed_newest_first(tmp_path):
     paths = save(str(tmp_path), 8, 9, 10)
     assert paths == [str(tmp_path / ('model.ckpt-%d' % n)) for n in (8, 9, 10)]
-    assert checkpoint.candidates(str(tmp_path)) == paths[::-1]
+    assert checkpoint_files.candidates(str(tmp_path)) == paths[::-1]
 
 
 def test_candidates_follow_the_state_file_rather_than_the_numbers(tmp_path):
     first, second = save(str(tmp_path), 30, 4)  # a run that started afresh
-    assert checkpoint.candidates(str(tmp_path)) == [second, first]
+    assert checkpoint_files.candidates(str(tmp_path)) == [second, first]
 
 
 @pytest.mark.parametrize('relative', (True, False))
@@ -81,8 +82,8 @@ def test_a_copied_directory_is_used_itself_and_not_the_place_it_came_from(tmp_pa
     elif old_place == 'deleted':
         shutil.rmtree(there)
     expected = [os.path.join(here, 'model.ckpt-%d' % number) for number in (2, 1)]
-    assert checkpoint.candidates(here) == expected
-    assert checkpoint.newest_whole(here) == expected[0]
+    assert checkpoint_files.candidates(here) == expected
+    assert checkpoint_files.newest_whole(here) == expected[0]
 
 
 @pytest.mark.parametrize('state', (None, b'', b'\xff\xfe\x00garbage', b'no state file at all',
@@ -93,38 +94,38 @@ def test_without_a_readable_state_file_the_numbers_count(tmp_path, state):
         os.remove(tmp_path / 'checkpoint')
     else:
         (tmp_path / 'checkpoint').write_bytes(state)
-    assert checkpoint.candidates(str(tmp_path)) == paths[::-1]
-    assert checkpoint.newest_whole(str(tmp_path)) == paths[2]
+    assert checkpoint_files.candidates(str(tmp_path)) == paths[::-1]
+    assert checkpoint_files.newest_whole(str(tmp_path)) == paths[2]
 
 
 def test_a_directory_whose_name_has_wildcards_is_searched_itself(tmp_path):
     decoy = save(str(tmp_path / 'run1'), 5)[0]
     paths = save(str(tmp_path / 'run[1]'), 3)
     os.remove(tmp_path / 'run[1]/checkpoint')
-    assert checkpoint.candidates(str(tmp_path / 'run[1]')) == paths
+    assert checkpoint_files.candidates(str(tmp_path / 'run[1]')) == paths
     assert os.path.exists(decoy + '.index')
 
 
 def test_there_is_nothing_in_an_empty_or_missing_directory(tmp_path):
     (tmp_path / 'notes.txt').write_text('model.ckpt-3')
     for directory in (str(tmp_path), str(tmp_path / 'missing')):
-        assert checkpoint.candidates(directory) == []
-        assert checkpoint.newest_whole(directory) is None
+        assert checkpoint_files.candidates(directory) == []
+        assert checkpoint_files.newest_whole(directory) is None
 
 
 def test_the_best_checkpoint_is_apart_from_the_others(tmp_path):
     paths = save(str(tmp_path), 3)
-    best = save(str(tmp_path / checkpoint.BEST_DIR), 2)
+    best = save(str(tmp_path / checkpoint_files.BEST_DIR), 2)
     os.remove(tmp_path / 'checkpoint')
-    assert checkpoint.candidates(str(tmp_path)) == paths
-    assert checkpoint.candidates(str(tmp_path / 'best')) == best
+    assert checkpoint_files.candidates(str(tmp_path)) == paths
+    assert checkpoint_files.candidates(str(tmp_path / 'best')) == best
 
 
 @pytest.mark.parametrize('path, expected', [
     ('a/model.ckpt-12', 12), ('model.ckpt-0', 0), ('run-7/model.ckpt-0030', 30),
     ('run-7/model.ckpt', -1), ('model.ckpt-', -1), ('model.ckpt-3.index', -1), ('', -1)])
 def test_number_at_the_end_of_a_name(path, expected):
-    assert checkpoint.number(path) == expected
+    assert checkpoint_files.number(path) == expected
 
 
 # Damage
@@ -144,14 +145,14 @@ DAMAGES = {
 
 def test_a_whole_checkpoint_is_not_damaged(tmp_path):
     [path] = save(str(tmp_path), 1)
-    assert checkpoint.damage(path) is None
+    assert checkpoint_files.damage(path) is None
 
 
 @pytest.mark.parametrize('kind', DAMAGES)
 def test_damage_is_told_in_one_line(tmp_path, kind):
     [path] = save(str(tmp_path), 1)
     DAMAGES[kind](path)
-    problem = checkpoint.damage(path)
+    problem = checkpoint_files.damage(path)
     assert problem and '\n' not in problem
 
 
@@ -160,7 +161,7 @@ def test_the_one_before_is_taken_where_the_newest_is_damaged_and_that_is_said(tm
                                                                               kind):
     paths = save(str(tmp_path), 1, 2, 3)
     DAMAGES[kind](paths[2])
-    assert checkpoint.newest_whole(str(tmp_path)) == paths[1]
+    assert checkpoint_files.newest_whole(str(tmp_path)) == paths[1]
     assert len(caplog.messages) == 1
     assert paths[2] in caplog.messages[0] and 'damaged' in caplog.messages[0]
 
@@ -169,9 +170,9 @@ def test_the_one_before_is_taken_without_a_state_file_too(tmp_path):
     paths = save(str(tmp_path), 1, 2, 3)
     os.remove(tmp_path / 'checkpoint')
     overwrite(paths[2] + DATA)
-    assert checkpoint.newest_whole(str(tmp_path)) == paths[1]
+    assert checkpoint_files.newest_whole(str(tmp_path)) == paths[1]
     os.remove(paths[1] + '.index')
-    assert checkpoint.newest_whole(str(tmp_path)) == paths[0]
+    assert checkpoint_files.newest_whole(str(tmp_path)) == paths[0]
 
 
 @pytest.mark.parametrize('with_state', (True, False))
@@ -181,8 +182,8 @@ def test_where_all_are_damaged_each_is_named(tmp_path, with_state):
         DAMAGES[damage](path)
     if not with_state:
         os.remove(tmp_path / 'checkpoint')
-    with pytest.raises(checkpoint.CheckpointError) as error:
-        checkpoint.newest_whole(str(tmp_path))
+    with pytest.raises(errors.CheckpointError) as error:
+        checkpoint_files.newest_whole(str(tmp_path))
     message = str(error.value)
     assert all(path in message for path in paths)
     assert 'ds_restore_checkpoint' in message and 'damaged' in message and '\n' not in message
@@ -197,26 +198,26 @@ def test_variables_are_found_by_our_names_and_by_the_notebooks(tmp_path):
         NOTEBOOK_FW + 'Matrix/Adam': [9, 12], NOTEBOOK_BW + 'Bias/Adam_1': [12]}))
     our_reader, their_reader = (tf.train.load_checkpoint(path) for path in (ours, theirs))
     for name in SHAPES:
-        assert checkpoint.name_in(our_reader, name) == name
-    assert checkpoint.name_in(their_reader, 'h1') == 'h1'
+        assert checkpoint_files.name_in(our_reader, name) == name
+    assert checkpoint_files.name_in(their_reader, 'h1') == 'h1'
     for name, theirs in NOTEBOOK_NAME.items():
-        assert checkpoint.name_in(their_reader, name) == theirs
-    assert checkpoint.name_in(their_reader, FW + 'kernel/Adam') == NOTEBOOK_FW + 'Matrix/Adam'
-    assert checkpoint.name_in(their_reader, BW + 'bias/Adam_1') == NOTEBOOK_BW + 'Bias/Adam_1'
+        assert checkpoint_files.name_in(their_reader, name) == theirs
+    assert checkpoint_files.name_in(their_reader, FW + 'kernel/Adam') == NOTEBOOK_FW + 'Matrix/Adam'
+    assert checkpoint_files.name_in(their_reader, BW + 'bias/Adam_1') == NOTEBOOK_BW + 'Bias/Adam_1'
 
 
 def test_a_variable_that_the_checkpoint_lacks_has_no_name_in_it(tmp_path):
     [path] = save(str(tmp_path), 1, shapes=NOTEBOOK_SHAPES)
     reader = tf.train.load_checkpoint(path)
     for name in ('global_step', 'h4', FW + 'kernel/Adam', FW + 'kernels', 'run_state/epoch'):
-        assert checkpoint.name_in(reader, name) is None
+        assert checkpoint_files.name_in(reader, name) is None
 
 
 # Geometry
 
 
 def test_widths_are_read_from_the_shapes():
-    geometry = checkpoint.geometry_of(SHAPES)
+    geometry = checkpoint_files.geometry_of(SHAPES)
     by_setting = {name: units for name, units in geometry.items() if name.startswith('ds_')}
     assert by_setting == {'ds_rnn': 'lstm', 'ds_n_hidden_1': 7, 'ds_n_hidden_2': 8,
                           'ds_n_cell_dim': 3, 'ds_n_hidden_5': 5}
@@ -228,7 +229,7 @@ def test_widths_are_read_from_the_shapes():
 @pytest.mark.parametrize('shapes', (SHAPES, NOTEBOOK_SHAPES))
 def test_the_same_geometry_passes(tmp_path, shapes):
     [path] = save(str(tmp_path), 1, shapes=shapes)
-    checkpoint.check_geometry(path, checkpoint.geometry_of(SHAPES))
+    checkpoint_files.check_geometry(path, checkpoint_files.geometry_of(SHAPES))
 
 
 @pytest.mark.parametrize('shapes', (SHAPES, NOTEBOOK_SHAPES))
@@ -239,8 +240,8 @@ def test_the_same_geometry_passes(tmp_path, shapes):
 def test_another_geometry_is_an_error_with_both_values(tmp_path, shapes, variable, wanted, setting,
                                                        there, here):
     [path] = save(str(tmp_path), 1, shapes=shapes)
-    with pytest.raises(checkpoint.CheckpointError) as error:
-        checkpoint.check_geometry(path, checkpoint.geometry_of(dict(SHAPES, **{variable: wanted})))
+    with pytest.raises(errors.CheckpointError) as error:
+        checkpoint_files.check_geometry(path, checkpoint_files.geometry_of(dict(SHAPES, **{variable: wanted})))
     message = str(error.value)
     assert path in message and setting in message and '\n' not in message
     assert '%d there and %d here' % (there, here) in message
@@ -250,18 +251,18 @@ def test_another_geometry_is_an_error_with_both_values(tmp_path, shapes, variabl
 def test_all_widths_that_differ_are_named(tmp_path):
     [path] = save(str(tmp_path), 1)
     asked_for = dict(SHAPES, h1=[6, 32], h2=[32, 48])
-    with pytest.raises(checkpoint.CheckpointError) as error:
-        checkpoint.check_geometry(path, checkpoint.geometry_of(asked_for))
+    with pytest.raises(errors.CheckpointError) as error:
+        checkpoint_files.check_geometry(path, checkpoint_files.geometry_of(asked_for))
     assert 'ds_n_hidden_1 is 7 there and 32 here' in str(error.value)
     assert 'ds_n_hidden_2 is 8 there and 48 here' in str(error.value)
 
 
 def test_a_checkpoint_of_another_network_is_refused_by_name(tmp_path):
     [path] = save(str(tmp_path), 1, shapes={'conv1': [3, 3], 'h1': [6, 7]})
-    with pytest.raises(checkpoint.CheckpointError) as error:
-        checkpoint.check_geometry(path, checkpoint.geometry_of(SHAPES))
+    with pytest.raises(errors.CheckpointError) as error:
+        checkpoint_files.check_geometry(path, checkpoint_files.geometry_of(SHAPES))
     assert path in str(error.value)
-    assert checkpoint.geometry_of({'h1': [6, 7]}) is None
+    assert checkpoint_files.geometry_of({'h1': [6, 7]}) is None
 
 
 # Restoring
@@ -274,7 +275,7 @@ def test_restore_brings_back_every_value_and_returns_what_is_missing(tmp_path, s
         variables = {name: tf.get_variable(name, shape) for name, shape in SHAPES.items()}
         extra = tf.get_variable('run_state/epoch', trainable=False, initializer=tf.constant(7))
         session.run(tf.global_variables_initializer())
-        missing = checkpoint.restore(session, path, tf.global_variables())
+        missing = checkpoint_files.restore(session, path, tf.global_variables())
         assert missing == [extra]
         assert session.run(extra) == 7
         restored = session.run(variables)
@@ -288,8 +289,8 @@ def test_a_missing_weight_is_an_error(tmp_path):
     [path] = save(str(tmp_path), 3, shapes={k: v for k, v in SHAPES.items() if k != 'h2'})
     with tf.Graph().as_default(), tf.Session() as session:
         variables = [tf.get_variable(name, shape) for name, shape in SHAPES.items()]
-        with pytest.raises(checkpoint.CheckpointError, match='lacks the weights h2'):
-            checkpoint.restore(session, path, variables)
+        with pytest.raises(errors.CheckpointError, match='lacks the weights h2'):
+            checkpoint_files.restore(session, path, variables)
 
 
 def test_restore_touches_only_the_variables_it_is_given(tmp_path):
@@ -298,6 +299,6 @@ def test_restore_touches_only_the_variables_it_is_given(tmp_path):
         h1, h2 = tf.get_variable('h1', [6, 7]), tf.get_variable('h2', [7, 8])
         session.run(tf.global_variables_initializer())
         before = session.run(h2)
-        assert checkpoint.restore(session, path, [h1]) == []
+        assert checkpoint_files.restore(session, path, [h1]) == []
         np.testing.assert_array_equal(session.run(h1), values_of(SHAPES, 3)['h1'])
         np.testing.assert_array_equal(session.run(h2), before)

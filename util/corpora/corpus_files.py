@@ -1,7 +1,7 @@
 """What importers share: finding and reading the files of a corpus, splitting it."""
 import os
 
-from util import config as settings, feeding
+from util import config as settings, errors, files, records
 
 HIDDEN = ('._', '.DS_Store', '__MACOSX')  # what macOS leaves in folders and archives
 
@@ -13,7 +13,7 @@ def require_folder(path, corpus, how_to_get):
       DataError: saying where the corpus is expected and how to get it.
     """
     if not os.path.isdir(path):
-        raise feeding.DataError('%s is expected in %s (ds_dataset_path), which is not a folder; '
+        raise errors.DataError('%s is expected in %s (ds_dataset_path), which is not a folder; '
                                 '%s' % (corpus, path, how_to_get))
     return path
 
@@ -47,12 +47,12 @@ def read_lines(path, encoding='utf-8-sig'):
       DataError: naming the file.
     """
     try:
-        with settings.open_regular(path, encoding=encoding) as file:
+        with files.open_regular(path, encoding=encoding) as file:
             return [line for line in file.read().split('\n') if line.strip()]
     except OSError as error:
-        raise feeding.DataError('%s cannot be read: %s' % (path, error.strerror)) from None
+        raise errors.DataError('%s cannot be read: %s' % (path, error.strerror)) from None
     except UnicodeDecodeError as error:
-        raise feeding.DataError('%s is not text in UTF-8: %s' % (path, error)) from None
+        raise errors.DataError('%s is not text in UTF-8: %s' % (path, error)) from None
 
 
 def split_by_position(items, dev_every, test_every):
@@ -64,4 +64,4 @@ def split_by_position(items, dev_every, test_every):
     test = items[test_every - 1::test_every]
     rest = [item for i, item in enumerate(items) if (i + 1) % test_every]
     dev = rest[dev_every - 1::dev_every]
-    return feeding.Listing([item for i, item in enumerate(rest) if (i + 1) % dev_every], dev, test)
+    return records.Listing([item for i, item in enumerate(rest) if (i + 1) % dev_every], dev, test)

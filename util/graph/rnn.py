@@ -11,7 +11,7 @@ own    the fastest on CPUs: the inputs' share of the gates is one product for al
 block  TensorFlow's BlockLSTM, one operation for all steps of a direction; CPUs and GPUs
 cudnn  cuDNN's LSTM; GPUs only
 """
-import tensorflow.compat.v1 as tf
+from util.tf1 import tf
 
 FORGET_BIAS = 1.0  # added to the forget gate in the cell, not stored (BasicLSTMCell's default)
 IMPLEMENTATIONS = ('own', 'block', 'cudnn')

@@ -4,7 +4,8 @@ import logging
 import os
 import re
 
-import tensorflow.compat.v1 as tf
+from util.tf1 import tf
+
 
 log = logging.getLogger(__name__)
 

@@ -25,7 +25,7 @@ import types
 import numpy as np
 import soundfile
 
-from util import audio, config as settings, log as run_log
+from util import audio, config as settings, errors, files, log as run_log
 
 try:
     import fcntl
@@ -40,7 +40,7 @@ SAY_EVERY_S = 10      # how far it is
 NAME_CHARS = 40       # of the source's name that its result bears, for people
 
 # What became of a source: the path of its FLAC file, or the reason why there is none
-Converted = collections.namedtuple('Converted', 'path problem')
+Converted = collections.namedtuple('Converted', 'path exclusion_reason')
 
 
 def converted(sources, cache_dir, read, **options):
@@ -64,13 +64,13 @@ def converted(sources, cache_dir, read, **options):
     results = {source: _expected(source, folder) for source in sources}
     todo = _missing(results)
     if todo:
-        run_log.make_dir(folder, 'ds_cache_dir')
+        files.make_dir(folder, 'ds_cache_dir')
         with _locked(folder):
             todo = _missing(results)  # anew, as another run may have held the lock
             _clean(folder, todo.values())
             for source, problem in _convert_all(todo, read, options).items():
-                if problem:
-                    results[source] = Converted(None, problem)
+                if reason:
+                    results[source] = Converted(None, reason)
     return [results[source] for source in sources]
 
 
@@ -141,8 +141,7 @@ def _convert_all(todo, read, options):
         for future in _counted(futures):
             reasons[futures[future]] = future.result()
     except concurrent.futures.process.BrokenProcessPool:
-        from util import feeding  # here, as it loads TensorFlow
-        raise feeding.DataError('a process that converts audio was ended from outside, perhaps '
+        raise errors.DataError('a process that converts audio was ended from outside, perhaps '
                                 'for want of memory, after %d of %d files; the next run goes on'
                                 % (len(reasons), len(todo))) from None
     finally:
@@ -198,7 +197,7 @@ def _convert_one(source, target, read, options):
     try:
         _write(target, content.getbuffer())
     except OSError as error:
-        raise settings.ConfigError('ds_cache_dir: cannot write %s: %s' % (target, error.strerror)
+        raise errors.ConfigError('ds_cache_dir: cannot write %s: %s' % (target, error.strerror)
                                    ) from None
     return None
 

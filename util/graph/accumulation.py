@@ -10,9 +10,10 @@ Source: the trainer of Nabu-MSSS.
 """
 import collections
 
-import tensorflow.compat.v1 as tf
 
-from util import checkpoint
+from util import records
+from util.run import checkpoint_files
+from util.tf1 import tf
 
 # What the batches of an update added up to: list of (gradient, variable), and the loss
 Mean = collections.namedtuple('Mean', 'gradients loss')
@@ -20,7 +21,7 @@ Mean = collections.namedtuple('Mean', 'gradients loss')
 
 def batch_counter():
     """Variable that counts the batches since the last update, int64."""
-    with tf.variable_scope(checkpoint.SUMS), tf.device('/cpu:0'):
+    with tf.variable_scope(checkpoint_files.SUMS), tf.device('/cpu:0'):
         return _zeros('n_batches', [], tf.int64)
 
 
@@ -34,7 +35,7 @@ class Accumulators:
 
     def __init__(self, variables, n_batches):
         self._variables, self._n_batches = variables, n_batches
-        with tf.variable_scope(checkpoint.SUMS), tf.device('/cpu:0'):
+        with tf.variable_scope(checkpoint_files.SUMS), tf.device('/cpu:0'):
             self._sums = [_zeros(v.op.name, v.shape, v.dtype.base_dtype) for v in variables]
             self._loss = _zeros('loss', [], tf.float64)
             self._norm = _zeros('norm', [], tf.float64)
@@ -81,7 +82,7 @@ def norm_and_scale(batch, config):
     """(norm, scale) of a batch, as `Accumulators.add` takes them.
 
     Args:
-      batch: feeding.Batch of all towers.
+      batch: records.Batch of all towers.
       config: Config; its normalize_gradients and loss_norm.
     """
     if not config.normalize_gradients:

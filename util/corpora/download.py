@@ -26,7 +26,8 @@ import zlib
 import requests
 import urllib3
 
-from util import corpus, feeding, log as run_log
+from util import errors, files, log as run_log
+from util.corpora import corpus_files
 
 try:
     import fcntl
@@ -85,7 +86,7 @@ def download(url, path, size_bytes=None, md5=None):
         os.makedirs(os.path.dirname(path) or '.', exist_ok=True)
         _download(_Part(url, path), size_bytes, md5)
     except (_Refused, OSError) as error:  # requests' own exceptions are OSErrors
-        raise feeding.DataError('%s cannot be downloaded to %s: %s' % (url, path, _reason(error))
+        raise errors.DataError('%s cannot be downloaded to %s: %s' % (url, path, _reason(error))
                                 ) from None
 
 
@@ -104,7 +105,7 @@ def _download(part, size_bytes, md5):
     size = part.size
     part.finish()
     log.info('downloaded %s: %s in %s', part.target, _megabytes(size),
-             run_log.format_duration(time.monotonic() - started))
+             files.format_duration(time.monotonic() - started))
 
 
 def _receive_all(session, part, size_bytes, meter):
@@ -268,7 +269,7 @@ class _Part:
         """Begins from zero."""
         self.remove()
         self.validator, self.total = validator, total
-        run_log.write_file(self._notes_path, json.dumps(
+        files.write_file(self._notes_path, json.dumps(
             {'url': self.url, 'validator': validator, 'total': total}))
 
     def remove(self):
@@ -340,7 +341,7 @@ class _Meter:
             to_go = (now - self._started) * (total - done) / (done - self._first)
             line = '%s |%s%s| %s of %s  %s to go' % (
                 self._caption, '#' * full, '-' * (run_log.BAR_WIDTH - full), _megabytes(done),
-                _megabytes(total), run_log.format_duration(to_go))
+                _megabytes(total), files.format_duration(to_go))
         self._stream.write('\r\x1b[K' + line)
         self._stream.flush()
 
@@ -376,7 +377,7 @@ def unpack(archive_path, folder):
             n_files = sum(_write_member(member, staging) for member in members)
         _merge(staging, folder)
     except (_Refused, OSError, *DAMAGES) as error:
-        raise feeding.DataError(_complaint(archive_path, folder, error)) from None
+        raise errors.DataError(_complaint(archive_path, folder, error)) from None
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     log.info('unpacked %s: %d files', archive_path, n_files)
@@ -465,7 +466,7 @@ def _write_member(member, staging):
     if member.kind not in ('file', 'folder'):
         raise _Refused('its member %s is a %s' % (name, member.kind))
     parts = pathlib.PurePosixPath(member.name).parts
-    if any(part.startswith(corpus.HIDDEN) for part in parts):
+    if any(part.startswith(corpus_files.HIDDEN) for part in parts):
         return False
     target = os.path.join(staging, *parts)
     os.makedirs(target if member.kind == 'folder' else os.path.dirname(target), exist_ok=True)
@@ -511,11 +512,11 @@ def fetch_corpus(folder, marker, archives):
         with _only_one(folder):
             if not _is_there(marker_path, notes_path):  # another process may have brought it
                 _fetch(folder, marker_path, archives, notes_path)
-    except (feeding.DataError, OSError) as error:
+    except (errors.DataError, OSError) as error:
         reason = _reason(error)
         if os.path.exists(marker_path):
             reason += '; if %s is whole nevertheless, remove %s' % (marker_path, notes_path)
-        raise feeding.DataError('%s cannot be fetched: %s' % (marker_path, reason)) from None
+        raise errors.DataError('%s cannot be fetched: %s' % (marker_path, reason)) from None
 
 
 def _is_there(marker_path, notes_path):
@@ -532,14 +533,14 @@ def _fetch(folder, marker_path, archives, notes_path):
             if not os.path.exists(path):
                 notes['downloaded'].append(name)
             download(archive.url, path, archive.size_bytes, archive.md5)
-            run_log.write_file(notes_path, json.dumps(notes))
+            files.write_file(notes_path, json.dumps(notes))
             unpack(path, folder)
             notes['unpacked'].append(name)
-            run_log.write_file(notes_path, json.dumps(notes))
+            files.write_file(notes_path, json.dumps(notes))
         if name in notes['downloaded'] and os.path.exists(path):
             os.remove(path)
     if not os.path.exists(marker_path):
-        raise feeding.DataError('the archives did not hold it: %s; remove %s to fetch them anew' % (
+        raise errors.DataError('the archives did not hold it: %s; remove %s to fetch them anew' % (
             ', '.join(notes['unpacked']), notes_path))
     os.remove(notes_path)
 

@@ -1,6 +1,6 @@
 """Reads a corpus as training would and reports on it, without training.
 
-    ds_importer=cv ds_dataset_path=en python -m util.check_data [picture.png]
+    ds_importer=cv ds_dataset_path=en python -m util.tools.check_data [picture.png]
 
 takes the settings of a training run. It prints for each set hours, utterances, rates and lengths,
 then what is excluded by reason, characters outside the alphabet, and transcripts that occur both
@@ -11,14 +11,14 @@ import collections
 import logging
 import sys
 
-from util import config as settings
+from util import config as settings, errors
 
 with settings.silenced_tensorflow():
     import tensorflow  # noqa: F401
 
 import numpy as np  # noqa: E402
 
-from util import feeding, importers, log as run_log, text  # noqa: E402
+from util import importers, log as run_log, text  # noqa: E402
 
 N_EXAMPLES = 3  # utterances named for each reason or character
 BINS = 40       # of the histogram
@@ -27,12 +27,12 @@ BINS = 40       # of the histogram
 def main(arguments):
     """The command line; returns the exit status."""
     run_log.set_up_logging()
-    logging.getLogger('util.feeding').setLevel(logging.ERROR)  # the report says it in its own way
+    logging.getLogger('util.feeding.data_sets').setLevel(logging.ERROR)  # the report says it in its own way
     try:
         config, _ = settings.load()
         alphabet = text.load_alphabet(config.alphabet)
         data_sets = importers.read_data_sets(config, alphabet)
-    except (settings.ConfigError, text.AlphabetError, feeding.DataError) as error:
+    except (errors.ConfigError, errors.AlphabetError, errors.DataError) as error:
         print('error: %s' % error, file=sys.stderr)
         return 1
     print('\n'.join(report(data_sets, alphabet)))

@@ -4,9 +4,10 @@ import logging
 import os
 
 import numpy as np
-import tensorflow.compat.v1 as tf
 
-from util import checkpoint, torch_weights
+from util import errors
+from util.run import checkpoint_files, torch_weights
+from util.tf1 import tf
 
 log = logging.getLogger(__name__)
 
@@ -32,11 +33,11 @@ def load(session, path, variables):
     for row in rows:
         log.info('  %s', '  '.join(cell.ljust(w) for cell, w in zip(row, widths)).rstrip())
     if not fitting:
-        raise checkpoint.CheckpointError('ds_init_from: no weight of %s has name and shape of one '
+        raise errors.CheckpointError('ds_init_from: no weight of %s has name and shape of one '
                                          'of this network' % path)
     for name in fitting:
         if weights[name].dtype.kind not in 'fiu' or not np.isfinite(weights[name]).all():
-            raise checkpoint.CheckpointError('ds_init_from: %s of %s must hold finite numbers'
+            raise errors.CheckpointError('ds_init_from: %s of %s must hold finite numbers'
                                              % (name, path))
     chosen = [v for v in variables if v.op.name in fitting]
     # by the initial values' tensors, so that the graph doesn't grow
@@ -81,17 +82,17 @@ def read(path):
     if path.endswith('.npz'):
         try:
             return torch_weights.read_ours(path)
-        except torch_weights.WeightsError as error:
-            raise checkpoint.CheckpointError('ds_init_from: %s' % error) from None
+        except errors.WeightsError as error:
+            raise errors.CheckpointError('ds_init_from: %s' % error) from None
     if os.path.isdir(path):
-        found = checkpoint.newest_whole(path, 'ds_init_from')
+        found = checkpoint_files.newest_whole(path, 'ds_init_from')
         if found is None:
-            raise checkpoint.CheckpointError('ds_init_from: there is no checkpoint in %s' % path)
+            raise errors.CheckpointError('ds_init_from: there is no checkpoint in %s' % path)
         path = found
     path = path[:-len(INDEX)] if path.endswith(INDEX) else path
-    problem = checkpoint.damage(path) if os.path.exists(path + INDEX) else 'there is no such file'
+    problem = checkpoint_files.damage(path) if os.path.exists(path + INDEX) else 'there is no such file'
     if problem:
-        raise checkpoint.CheckpointError('ds_init_from: %s must be a checkpoint, a folder of some '
+        raise errors.CheckpointError('ds_init_from: %s must be a checkpoint, a folder of some '
                                          'or an .npz file, but: %s' % (path, problem))
     reader = tf.train.load_checkpoint(path)
-    return {name: reader.get_tensor(there) for name, there in checkpoint.weights_in(reader)}
+    return {name: reader.get_tensor(there) for name, there in checkpoint_files.weights_in(reader)}

@@ -8,7 +8,8 @@ import math
 import os
 import re
 
-from util import corpus, feeding
+from util import errors, records
+from util.corpora import corpus_files
 
 # The last that is there is used: SPHERE with shorten compression, which libsndfile doesn't read,
 # may be converted beside its source.
@@ -17,7 +18,7 @@ SHOWN_CHARACTERS = 60  # of a line that can't be parsed
 
 # A line: key of the recording (see `find_recordings`) in any case, times in seconds, transcript
 # without the corpus's markup, channel from 0 or None, and why it can't be used
-Part = collections.namedtuple('Part', 'recording start_s stop_s transcript channel problem',
+Part = collections.namedtuple('Part', 'recording start_s stop_s transcript channel exclusion_reason',
                               defaults=[None, None])
 
 
@@ -30,7 +31,7 @@ def find_by_name(folder, ending, name_pattern):
         the key.
     """
     paths = {os.path.basename(path).lower(): path
-             for path in reversed(corpus.find_files(folder, ending))}
+             for path in reversed(corpus_files.find_files(folder, ending))}
     matches = [(re.fullmatch(name_pattern, name[:-len(ending)]), path)
                for name, path in sorted(paths.items())]
     return [(match.group(1), path) for match, path in matches if match]
@@ -64,13 +65,13 @@ def list_parts(path, folder, recordings, parse_line):
         with open(path, encoding='utf-8-sig', errors='replace') as file:
             lines = [line.strip() for line in file.read().split('\n')]
     except OSError as error:
-        return [feeding.Utterance(path, name, '', 'cannot be read: %s' % error.strerror)]
+        return [records.Utterance(path, name, '', 'cannot be read: %s' % error.strerror)]
     utterances = []
     for number, line in enumerate(lines, 1):
         try:
             part = parse_line(line) if line else None
         except ValueError as error:
-            utterances.append(feeding.Utterance(path, '%s:%d' % (name, number), '',
+            utterances.append(records.Utterance(path, '%s:%d' % (name, number), '',
                                                 'line %d: %s' % (number, error)))
             continue
         if part:
@@ -83,9 +84,9 @@ def _utterance(part, transcript_name, folder, recordings):
     suffix = '#%s%.2f-%.2f' % (side, part.start_s, part.stop_s)
     path = recordings.get(part.recording.lower())
     if path is None:
-        return feeding.Utterance('', transcript_name + suffix, part.transcript,
+        return records.Utterance('', transcript_name + suffix, part.transcript,
                                  'no audio file of recording %s' % part.recording)
-    return feeding.Utterance(path, _name(path, folder) + suffix, part.transcript, part.problem,
+    return records.Utterance(path, _name(path, folder) + suffix, part.transcript, part.exclusion_reason,
                              part.start_s, part.stop_s, part.channel)
 
 
@@ -108,7 +109,7 @@ def unexpected(line, form):
 def unused(recordings, utterances, folder):
     """Utterances with a problem, one for each recording of which no utterance is a part."""
     used = {utterance.wav_filename for utterance in utterances}
-    return [feeding.Utterance(path, _name(path, folder), '',
+    return [records.Utterance(path, _name(path, folder), '',
                               'no utterance of it in the transcripts')
             for _, path in sorted(recordings.items()) if path not in used]
 
@@ -127,9 +128,9 @@ def list_conversations(folder, recordings, transcripts, parse_line):
     for key, path in transcripts:
         parse = functools.partial(parse_line, recording=key)
         parts.setdefault(key, []).extend(list_parts(path, folder, recordings, parse))
-    split = corpus.split_by_position(sorted(parts), dev_every=99, test_every=100)
+    split = corpus_files.split_by_position(sorted(parts), dev_every=99, test_every=100)
     train, dev, test = [[part for key in keys for part in parts[key]] for keys in split]
-    return feeding.Listing(train + unused(recordings, train + dev + test, folder), dev, test)
+    return records.Listing(train + unused(recordings, train + dev + test, folder), dev, test)
 
 
 def require_both(recordings, transcripts, folder, corpus_name, how_to_get):
@@ -137,5 +138,5 @@ def require_both(recordings, transcripts, folder, corpus_name, how_to_get):
     missing = [what for what, found in (('audio files', recordings), ('transcripts', transcripts))
                if not found]
     if missing:
-        raise feeding.DataError('%s: no %s in %s (ds_dataset_path); %s' % (
+        raise errors.DataError('%s: no %s in %s (ds_dataset_path); %s' % (
             corpus_name, ' and no '.join(missing), folder, how_to_get))

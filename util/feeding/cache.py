@@ -17,7 +17,7 @@ import zlib
 
 import numpy as np
 
-from util import audio
+from util import audio, files
 
 log = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """Weights of torchaudio.models.DeepSpeech, PyTorch's model of the paper's network, for
 `ds_rnn=vanilla`:
 
-    python -m util.torch_weights model.pt weights.npz
+    python -m util.tools.torch_weights model.pt weights.npz
 
 writes them under this project's names, for `ds_init_from=weights.npz`. The model's classes have to
 be in the order of `ds_alphabet`, with the blank last. Reading a .pt file needs PyTorch, which
@@ -16,7 +16,7 @@ import sys
 
 import numpy as np
 
-from util import config as settings
+from util import config as settings, files
 
 # Ours, torchaudio's; weights are [n_in, units] here and [units, n_in] there
 DENSE = (('1', 'fc1.fc'), ('2', 'fc2.fc'), ('3', 'fc3.fc'), ('5', 'fc4.fc'), ('6', 'out'))
@@ -88,7 +88,7 @@ def read_npz(path):
       WeightsError.
     """
     try:
-        with settings.open_regular(path, mode='rb') as opened, np.load(
+        with files.open_regular(path, mode='rb') as opened, np.load(
                 opened, allow_pickle=False) as file:
             weights = {name: file[name] for name in file.files}
         if not all(isinstance(value, np.ndarray) for value in weights.values()):
@@ -128,7 +128,7 @@ def _read_pt(path):
 def main(arguments):
     """The command line; returns the exit status."""
     if len(arguments) != 2:
-        print('usage: python -m util.torch_weights model.pt weights.npz', file=sys.stderr)
+        print('usage: python -m util.tools.torch_weights model.pt weights.npz', file=sys.stderr)
         return 1
     source, target = arguments
     temporary = '%s.%d.tmp.npz' % (target, os.getpid())

@@ -1,0 +1,38 @@
+"""The errors that end a run with one line, and the two ways in which a run is stopped."""
+
+
+class DeepSpeechError(Exception):
+    """The run cannot go on; the message names the file or setting, the value, and what was
+    expected. The command lines print it as "error: ..." and exit with status 1."""
+
+
+class ConfigError(DeepSpeechError, ValueError):
+    """A setting cannot be used."""
+
+
+class AlphabetError(DeepSpeechError, ValueError):
+    """An alphabet file cannot be used."""
+
+
+class DataError(DeepSpeechError, ValueError):
+    """A corpus or a data set cannot be used."""
+
+
+class CheckpointError(DeepSpeechError, ValueError):
+    """A checkpoint cannot be used."""
+
+
+class WeightsError(DeepSpeechError, ValueError):
+    """A file of weights cannot be used."""
+
+
+class TrainingError(DeepSpeechError, RuntimeError):
+    """Training, test or export cannot go on."""
+
+
+class LogError(TrainingError):
+    """The logs cannot be written."""
+
+
+class Interrupted(Exception):
+    """The user asked for an end (Ctrl-C or SIGTERM); the message says what was saved."""

@@ -1,0 +1,356 @@
+"""Data sets: which utterances can be used, and their order in each epoch.
+
+`make_data_sets` checks what an importer lists and leaves out what cannot be used. A `DataSet` puts
+its utterances in order, cuts the order into steps, and reads what the queue takes of each.
+"""
+import collections
+import copy
+import logging
+import threading
+import zlib
+
+import numpy as np
+
+from util import audio, errors, records, text
+from util.feeding import cache, linked
+
+log = logging.getLogger(__name__)
+
+FEATURES_VERSION = 1    # goes up where util/audio.py computes other features: old caches are left
+NAMED_EXCLUSIONS = 100  # utterances that are named one by one; the rest is counted
+
+
+def make_data_sets(config, alphabet, listing):
+    """Checks the utterances of a listing and makes the three data sets of them.
+
+    What cannot be used is left out and logged: each utterance by name with its reason, and how
+    many there are.
+
+    Args:
+      config: Config.
+      alphabet: text.Alphabet.
+      listing: records.Listing.
+    Returns:
+      DataSets.
+    Raises:
+      DataError: nothing is left for a stage of the training, or of a linked corpus.
+    """
+    headers = cache.HeaderCache(config.cache_dir)
+    headers.load(utterance.wav_filename for part in listing for utterance in part)
+    features = _feature_cache(config)
+    sets, checked = [], {}
+    for set_name, utterances in zip(records.SET_NAMES, listing):
+        examples, sources = [], collections.Counter()
+        for utterance in _first(utterances, getattr(config, 'limit_' + set_name), config):
+            if utterance not in checked:
+                checked[utterance] = _check(utterance, headers, config, alphabet)
+            example, info = checked[utterance]
+            if info:
+                examples.append(example)
+                sources[info.rate, info.channels] += 1
+        sets.append(DataSet(set_name, examples, config, alphabet, features, sources))
+    headers.close()
+    excluded = {utterance: reason for utterance, (reason, info) in checked.items() if not info}
+    sources = collections.Counter(
+        (info.rate, 1 if utterance.channel is not None else info.channels)
+        for utterance, (_, info) in checked.items() if info)
+    _log_exclusions(excluded, len(checked))
+    _log_conversions(sources, config.sample_rate)
+    return DataSets(*sets, excluded, _stages(sets[0], config))
+
+
+def _first(utterances, limit, config):
+    """Returns the first `limit` utterances, of linked corpora the first of each; 0: all."""
+    if not limit or not config.linked_weights:
+        return utterances[:limit or None]
+    kept, counts = [], collections.Counter()
+    for utterance in utterances:
+        counts[utterance.corpus] += 1
+        if counts[utterance.corpus] <= limit:
+            kept.append(utterance)
+    return kept
+
+
+def _feature_cache(config):
+    """Returns the feature cache that all three sets share; None where it is off."""
+    if not config.feature_cache:
+        return None
+    settings = (FEATURES_VERSION, config.sample_rate, config.n_input, config.feature_stride)
+    return cache.FeatureCache(config.cache_dir, config.importer, settings, config.n_input,
+                              config.feature_cache_gb * 1e9)
+
+
+# Validation
+
+
+def _check(utterance, headers, config, alphabet):
+    """Tells from its header and transcript whether an utterance can be used.
+
+    Returns:
+      (Example, AudioInfo of its file) where it can, (exclusion reason, None) where it cannot.
+    """
+    if utterance.exclusion_reason:
+        return utterance.exclusion_reason, None
+    transcript, unknown = text.clean_transcript(utterance.transcript, alphabet)
+    if not transcript:
+        return 'empty transcript', None
+    if unknown:
+        return 'characters outside the alphabet: %s' % ', '.join(
+            text.describe_char(char) for char in unknown), None
+    try:
+        info = headers.info(utterance.wav_filename)
+        audio.check_channel(info, utterance.channel)
+        _, count = audio.segment(info, utterance.start_s, utterance.stop_s)
+        n_samples = audio.resampled_length(count, info.rate, config.sample_rate)
+        audio.check_length(n_samples, config.sample_rate)
+    except audio.AudioError as error:
+        return str(error), None
+    steps = audio.n_steps(n_samples, config.sample_rate, config.feature_stride)
+    reason = _too_short_for_ctc(steps, transcript)
+    if reason:
+        return reason, None
+    return records.Example(utterance, transcript, steps, count / info.rate), info
+
+
+def _too_short_for_ctc(steps, transcript):
+    """Returns why so many time steps are too few for a transcript, or None."""
+    if steps >= 2 * len(transcript) or steps >= text.required_steps(transcript):
+        return None
+    return 'too short for its transcript: %d time steps, CTC needs %d for %d labels' % (
+        steps, text.required_steps(transcript), len(transcript))
+
+
+def _log_exclusions(excluded, n_utterances):
+    """Logs the utterances that are left out, {Utterance: reason}, and how many they are."""
+    for utterance in list(excluded)[:NAMED_EXCLUSIONS]:
+        log.warning('excluded %s: %s', utterance.name, excluded[utterance])
+    if excluded:
+        log.warning('%d of %d utterances excluded', len(excluded), n_utterances)
+
+
+def _log_conversions(sources, sample_rate):
+    """Logs how many utterances are resampled or mixed down.
+
+    Args:
+      sources: {(rate in Hz, channels): utterances}.
+      sample_rate: Hz, the rate that audio is brought to.
+    """
+    other_rates = collections.Counter()
+    for (rate, _), count in sources.items():
+        other_rates[rate] += count
+    del other_rates[sample_rate]
+    if other_rates:
+        log.info('resampled to %d Hz: %s', sample_rate, ', '.join(
+            '%d from %d Hz' % (n, rate) for rate, n in sorted(other_rates.items())))
+    several = sum(n for (_, channels), n in sources.items() if channels > 1)
+    if several:
+        log.info('mixed down to one channel (mean): %d', several)
+
+
+# Stages and linked corpora
+
+
+def _stages(train, config):
+    """Returns what each stage of the training trains on: a DataSet or linked.LinkedSets.
+
+    Raises:
+      DataError: nothing is left for a stage.
+    """
+    if config.linked_weights:
+        train = _link(train, config)
+    stages = [train if length is None else train.up_to(length) for length in config.stages]
+    for stage, length in zip(stages, config.stages):
+        if config.training_iters and len(train) and not len(stage):
+            raise errors.DataError(
+                'ds_segment_lengths: no training utterance has at most %d time steps, the '
+                'shortest has %d' % (length, min(
+                    example.n_steps for part in train.parts for example in part.examples)))
+    return stages
+
+
+def _link(train, config):
+    """Returns the training set as linked.LinkedSets of its corpora, or as it is where only one of
+    them has a weight.
+
+    Raises:
+      DataError: no utterance of a corpus can be used.
+    """
+    weights = {name: weight for name, weight in zip(config.corpora, config.linked_weights)
+               if weight}
+    if len(weights) < 2 or not len(train) or not config.training_iters:
+        return train
+    sets = []
+    for name in weights:
+        sets.append(train.subset(lambda example, name=name: example.utterance.corpus == name))
+        if not len(sets[-1]):
+            raise errors.DataError('ds_importer_weights: no usable training utterance of %s is '
+                                   'left; its weight must be 0' % name)
+    return linked.LinkedSets(sets, list(weights.values()), config)
+
+
+class DataSets:
+    """The three data sets of a run.
+
+    Attributes:
+      train, dev, test: DataSet.
+      excluded: {Utterance: reason} of the utterances that cannot be used.
+      stages: what is trained on, stage by stage: DataSets or linked.LinkedSets made of `train`.
+    """
+
+    def __init__(self, train, dev, test, excluded=None, stages=None):
+        self.train, self.dev, self.test = train, dev, test
+        self.excluded = excluded or {}
+        self.stages = stages or [train]
+        for index, data_set in enumerate(self.with_queues()):
+            data_set.queue_index = index
+
+    def __iter__(self):
+        return iter((self.train, self.dev, self.test))
+
+    def with_queues(self):
+        """Returns the DataSets that need a queue each, in the order of their `queue_index`."""
+        return [data_set for stage in self.stages for data_set in stage.parts] + [
+            self.dev, self.test]
+
+
+class DataSet:
+    """The utterances of one set, and their order in each epoch.
+
+    Args:
+      name: 'train', 'dev' or 'test'.
+      examples: list of records.Example.
+      config: Config.
+      alphabet: text.Alphabet.
+      features: cache.FeatureCache, or None.
+      sources: {(rate in Hz, channels): utterances}, for reports.
+    """
+
+    def __init__(self, name, examples, config, alphabet=None, features=None, sources=None):
+        self.name = name
+        self.examples = examples
+        self.features = features
+        self.sources = sources or collections.Counter()
+        self.step_size = config.set_batch_size(name) * max(1, config.towers)  # utterances
+        self.n_input, self.n_context = config.n_input, config.n_context
+        self.queue_index = 0
+        self._config, self._alphabet = config, alphabet
+        self._unreadable, self._excluding = set(), threading.Lock()
+
+    def __len__(self):
+        return len(self.examples)
+
+    @property
+    def parts(self):
+        """The DataSets that this is made of: itself."""
+        return [self]
+
+    def subset(self, belongs):
+        """Returns a DataSet, with a queue of its own, of the examples that `belongs` accepts."""
+        part = copy.copy(self)
+        part.examples = [example for example in self.examples if belongs(example)]
+        return part
+
+    def up_to(self, length):
+        """Returns the `subset` of the utterances of at most `length` time steps."""
+        return self.subset(lambda example: example.n_steps <= length)
+
+    @property
+    def total_batches(self):
+        """Steps of an epoch: batches for all towers together."""
+        return -(-len(self.examples) // self.step_size)
+
+    @property
+    def seconds(self):
+        """Length of the audio of all utterances, in seconds."""
+        return sum(example.seconds for example in self.examples)
+
+    # Order
+
+    def order(self, epoch):
+        """Returns the indices of the utterances in the order of an epoch, a list for each step.
+
+        The order is a function of the seed and the epoch alone. dev and test keep the order by
+        length.
+        """
+        rng = np.random.default_rng([self._config.random_seed, epoch])
+        by_length = np.argsort([example.n_steps for example in self.examples], kind='stable')
+        order = self._config.batch_order if self.name == 'train' else 'sorted'
+        if order == 'shuffled':
+            by_length = rng.permutation(by_length)
+        elif order == 'bucketed':
+            buckets = np.array_split(by_length, min(self._config.numbuckets, len(by_length)) or 1)
+            by_length = np.concatenate([rng.permutation(bucket) for bucket in buckets])
+        steps = [by_length[start:start + self.step_size]
+                 for start in range(0, len(by_length), self.step_size)]
+        if order == 'bucketed':
+            steps = [steps[i] for i in rng.permutation(len(steps))]
+        return [step.tolist() for step in steps]
+
+    def order_checksum(self, epoch):
+        """Returns a number that differs where an epoch has other utterances, or has others in a
+        step or in an update."""
+        names = [[self.examples[i].utterance.name for i in step] for step in self.order(epoch)]
+        return zlib.crc32((repr(names) + _update_settings(self._config)).encode())
+
+    def ends_update(self, index):
+        """Tells whether an update ends with this step of an epoch."""
+        return linked.ends_update(index, self.total_batches, 1, self._config)
+
+    def padding(self, epoch=0):
+        """Returns the share of the frames of an epoch that only fill up their batch."""
+        lengths = [[self.examples[i].n_steps for i in step] for step in self.order(epoch)]
+        padded = sum(len(step) * max(step) for step in lengths)
+        return 1 - sum(map(sum, lengths)) / padded if padded else 0.0
+
+    # Reading
+
+    def read(self, index):
+        """Reads what the queue takes of an utterance; the reader threads call this.
+
+        Returns:
+          (float32 [n_context + n_steps + n_context, n_input] of normalised MFCC with the margins
+          of the context windows, int32 [n_labels]); None where the utterance turns out
+          unreadable, which is logged once.
+        """
+        example, config = self.examples[index], self._config
+        frames = self.features and self.features.get(example.utterance)
+        if frames is None:
+            state = self.features and self.features.state(example.utterance)
+            try:
+                frames = _compute_features(example.utterance, config)
+            except audio.AudioError as error:
+                return self._exclude(index, str(error))
+            if state:
+                self.features.put(example.utterance, frames, state)
+        reason = _too_short_for_ctc(len(frames), example.transcript)
+        if reason:  # the header promised more
+            return self._exclude(index, reason)
+        return audio.normalise(frames, config.n_context), self._alphabet.encode(example.transcript)
+
+    def _exclude(self, index, reason):
+        with self._excluding:  # both are shared with every `subset`
+            if self.examples[index].utterance not in self._unreadable:
+                self._unreadable.add(self.examples[index].utterance)
+                log.warning('excluded %s: %s', self.examples[index].utterance.name, reason)
+                log.warning('%d of %d %s utterances excluded while reading',
+                            len(self._unreadable), len(self.examples), self.name)
+
+
+def _update_settings(config):
+    """Returns, as text, what an update is made of beyond a batch; empty where it is one batch."""
+    if not config.accumulates:
+        return ''
+    return repr((config.numbatches_to_aggregate, config.linked_weights,
+                 config.normalize_gradients and config.loss_norm))
+
+
+def _compute_features(utterance, config):
+    """Returns the MFCC of an utterance, float32 [n_steps, n_input].
+
+    Raises:
+      AudioError: the file cannot be read.
+    """
+    samples = audio.read_audio(utterance.wav_filename, config.sample_rate, utterance.start_s,
+                               utterance.stop_s, utterance.channel)
+    return audio.mfcc(samples, config.sample_rate, config.n_input,
+                      config.feature_stride).astype(np.float32)

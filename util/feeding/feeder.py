@@ -1,0 +1,288 @@
+"""Queues of utterances in the graph, and the threads that keep them filled.
+
+Each data set has a `tf.PaddingFIFOQueue`, from which the graph takes one batch for all towers a
+step. A `Feeder` reads the utterances of a set ahead of the graph and fills its queue.
+"""
+import collections
+import concurrent.futures
+import os
+import queue
+import threading
+import time
+
+import numpy as np
+
+from util import records
+from util.feeding import linked
+from util.tf1 import tf
+
+N_READERS = min(4, os.cpu_count() or 1)  # threads that compute features
+MAX_ANNOUNCED = 8     # steps that a feeder is ahead at most, where the queue doesn't hold it back
+CLOSED_CHECK_S = 0.1  # s, how often a feeder that waits looks whether it is to end
+
+
+class UtteranceQueue:
+    """The queue of one data set in the current graph.
+
+    Its elements are normalised MFCC with the margins of the context windows, float32 [n_context +
+    n_steps + n_context, n_input]; time steps, int32; labels, int32 [n_labels]; their number, int32.
+
+    Args:
+      data_set: DataSet.
+    """
+
+    def __init__(self, data_set):
+        self._n_context, n_input = data_set.n_context, data_set.n_input
+        with tf.name_scope('queue_' + data_set.name), tf.device('/cpu:0'):
+            self.queue = tf.PaddingFIFOQueue(
+                capacity=2 * data_set.step_size, dtypes=[tf.float32, tf.int32, tf.int32, tf.int32],
+                shapes=[[None, n_input], [], [None], []], name='utterances')
+            self._elements = [tf.placeholder(tf.float32, [None, None, n_input], 'frames'),
+                              tf.placeholder(tf.int32, [None], 'n_steps'),
+                              tf.placeholder(tf.int32, [None, None], 'labels'),
+                              tf.placeholder(tf.int32, [None], 'n_labels')]
+            self._enqueue = self.queue.enqueue_many(self._elements)
+            self._close = self.queue.close(cancel_pending_enqueues=True)
+
+    def enqueue(self, session, items):
+        """Puts utterances, as `DataSet.read` gives them, into the queue; waits while it is full."""
+        frames, labels = zip(*items)
+        lengths = [len(each) - 2 * self._n_context for each in frames]
+        values = (_padded(frames), lengths, _padded(labels), [len(each) for each in labels])
+        session.run(self._enqueue, dict(zip(self._elements, values)))
+
+    def close(self, session):
+        """Closes the queue, so that a feeder that waits for room in it ends."""
+        session.run(self._close)
+
+
+def make_queues(data_sets):
+    """Makes the queues of all sets in the current graph.
+
+    Args:
+      data_sets: DataSets.
+    Returns:
+      list of UtteranceQueue, in the order of `queue_index`.
+    """
+    return [UtteranceQueue(data_set) for data_set in data_sets.with_queues()]
+
+
+def next_batch(queues, selector, n_utterances):
+    """Takes a batch from the queue that `selector` picks.
+
+    Args:
+      queues: list of UtteranceQueue.
+      selector: int32 scalar, index of the queue.
+      n_utterances: int32 scalar, utterances to take.
+    Returns:
+      records.Batch of frames with margins.
+    """
+    chosen = tf.QueueBase.from_list(selector, [each.queue for each in queues])
+    return records.Batch(*chosen.dequeue_many(n_utterances))
+
+
+def feed(data_set, queues, session, first_epoch=0, first_step=0, n_epochs=None):
+    """Starts to read ahead.
+
+    Args:
+      data_set: DataSet or linked.LinkedSets.
+      queues: list of UtteranceQueue, as `make_queues` gives it, in the session's graph.
+      session: tf.Session.
+      first_epoch, first_step: where to begin, counted from 0.
+      n_epochs: epochs to read; None: without end.
+    Returns:
+      Feeder or LinkedFeeder.
+    """
+    kind = LinkedFeeder if isinstance(data_set, linked.LinkedSets) else Feeder
+    return kind(data_set, queues, session, first_epoch, first_step, n_epochs)
+
+
+_LAST = object()  # stands behind the last step, and behind the last epoch that is announced
+
+
+class Feeder:
+    """Fills the queue of a data set ahead of the graph, epoch after epoch, in the set's order.
+
+    Reader threads compute the features, one thread enqueues them in order and announces each
+    step once its utterances are in the queue. So a step that is run never waits for data, and
+    an error among the threads reaches the caller instead of leaving it waiting.
+
+    Attributes:
+      waited: seconds in which steps have had to wait for their utterances so far.
+    """
+
+    def __init__(self, data_set, queues, session, first_epoch, first_step, n_epochs):
+        self._data_set, self._session = data_set, session
+        self._queue = queues[data_set.queue_index]
+        self._first_epoch, self._first_step, self._n_epochs = first_epoch, first_step, n_epochs
+        self._ready = queue.Queue(MAX_ANNOUNCED)
+        self._closed, self._ended = threading.Event(), False
+        self.waited = 0.0
+        self._thread = threading.Thread(target=self._run, daemon=True,
+                                        name='feeder-' + data_set.name)
+        self._thread.start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.close()
+
+    def epoch(self):
+        """Yields the Steps of the next epoch that have utterances, each when they are in the
+        queue."""
+        return (step for step in self.all_steps() if step.examples)
+
+    @property
+    def ended(self):
+        """Whether no more steps will come."""
+        return self._ended
+
+    def all_steps(self):
+        """Yields all Steps of the next epoch, also those of which nothing could be read."""
+        while not self._ended:
+            started = time.monotonic()
+            item = self._ready.get()
+            self.waited += time.monotonic() - started
+            if isinstance(item, BaseException):
+                self._ended = True
+                raise item
+            self._ended = item is _LAST
+            if item is _LAST or item is None:
+                return
+            yield item
+
+    def close(self):
+        """Ends the threads; the queue cannot be fed again."""
+        self._closed.set()
+        self._ended = True
+        self._queue.close(self._session)
+        self._thread.join()
+        if self._data_set.features:
+            self._data_set.features.flush()
+
+    def _run(self):
+        try:
+            with concurrent.futures.ThreadPoolExecutor(N_READERS, 'reader') as readers:
+                self._feed(readers)
+            self._announce_when_there_is_room(_LAST)
+        except BaseException as error:  # whatever it is, it must reach the caller
+            self._announce_when_there_is_room(error)
+
+    def _announce_when_there_is_room(self, item):
+        while not self._closed.is_set():
+            try:
+                return self._ready.put(item, timeout=CLOSED_CHECK_S)
+            except queue.Full:
+                pass
+
+    def _feed(self, readers):
+        pending = collections.deque()
+        steps = self._steps()
+        while not self._closed.is_set():
+            while len(pending) < 2 + N_READERS // self._data_set.step_size:
+                step = next(steps, _LAST)
+                if step is _LAST:
+                    break
+                pending.append(step and (step[0], step[1], [
+                    readers.submit(self._read_all, part) for part in _parts(step[1])]))
+            if not pending:
+                return
+            self._announce(pending.popleft())
+        for step in pending:
+            for future in step[2] if step else ():
+                future.cancel()
+
+    def _read_all(self, indices):
+        return [self._data_set.read(index) for index in indices]
+
+    def _steps(self):
+        """Yields (index, utterance indices) of each step, None at the end of each epoch."""
+        epoch, first = self._first_epoch, self._first_step
+        while self._n_epochs is None or epoch < self._first_epoch + self._n_epochs:
+            yield from list(enumerate(self._data_set.order(epoch)))[first:]
+            yield None
+            epoch, first = epoch + 1, 0
+
+    def _announce(self, step):
+        data_set = self._data_set
+        if step is None:
+            if data_set.features:
+                data_set.features.flush()
+            self._announce_when_there_is_room(None)
+            return
+        index, utterances, futures = step
+        items = [item for future in futures for item in future.result()]
+        read = [i for i, item in zip(utterances, items) if item is not None]
+        try:
+            if read:
+                self._queue.enqueue(self._session, [item for item in items if item is not None])
+        except tf.errors.CancelledError:
+            if self._closed.is_set():
+                return
+            raise
+        self._announce_when_there_is_room(
+            records.Step(index, [data_set.examples[i] for i in read], data_set.queue_index, 1.0,
+                         data_set.ends_update(index)))
+
+
+class LinkedFeeder:
+    """Feeds linked.LinkedSets, as a Feeder does a DataSet, by a Feeder for each set."""
+
+    def __init__(self, linked_sets, queues, session, first_epoch, first_step, n_epochs):
+        del n_epochs  # the epochs of the sets are others
+        self._linked, self._next = linked_sets, first_step
+        self._feeders = []
+        done, further = divmod(first_step, len(linked_sets.parts))
+        for index, part in enumerate(linked_sets.parts):
+            n_batches = first_epoch * linked_sets.rounds + done + (index < further)
+            epoch, step = linked_sets.position(part, n_batches)
+            self._feeders.append(Feeder(part, queues, session, epoch, step, None))
+        self._batches = [_without_end(feeder) for feeder in self._feeders]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.close()
+
+    @property
+    def waited(self):
+        """Seconds in which steps have had to wait for their utterances so far."""
+        return sum(feeder.waited for feeder in self._feeders)
+
+    def all_steps(self):
+        """Yields the Steps of the next epoch, one round after the other."""
+        first, self._next = self._next, 0
+        for index in range(first, self._linked.total_batches):
+            which = index % len(self._batches)
+            yield next(self._batches[which])._replace(
+                index=index, weight=self._linked.weights[which],
+                ends_update=self._linked.ends_update(index))
+
+    def close(self):
+        """Ends the threads of all sets."""
+        for feeder in self._feeders:
+            feeder.close()
+
+
+def _without_end(feeder):
+    """Yields the steps of one epoch after the other."""
+    while not feeder.ended:
+        yield from feeder.all_steps()
+
+
+def _parts(indices):
+    """Returns the indices of a step, cut for the reader threads: each in its own part, but few
+    parts, as handing a part over costs more than reading a short utterance from the cache."""
+    size = -(-len(indices) // N_READERS)
+    return [indices[start:start + size] for start in range(0, len(indices), size)]
+
+
+def _padded(arrays):
+    """Returns arrays of unequal length as one, [len(arrays), longest, ...], padded with zeros."""
+    padded = np.zeros((len(arrays), max(map(len, arrays)), *arrays[0].shape[1:]),
+                      arrays[0].dtype)
+    for row, array in zip(padded, arrays):
+        row[:len(array)] = array
+    return padded
