@@ -1,7 +1,10 @@
 """Draws lstm.png: the chain of LSTM cells, the middle one opened.
 
-Run from the top folder: python images/draw_lstm.py
+    python images/draw_lstm.py
+
+writes it beside this file.
 """
+from matplotlib.axes import Axes
 
 import drawing as d
 
@@ -33,7 +36,7 @@ STATE_COLOR, OUTPUT_COLOR = d.ORANGE, d.BLUE
 THICK = 3                # pixels, of the two lines that run through the cells
 
 
-def draw_frames(axes):
+def draw_frames(axes: Axes) -> None:
     """Draws the frames of the three cells; only the middle one is opened."""
     for _, left, right in (BEFORE, OPENED, AFTER):
         d.panel(axes, left, CELL_BOTTOM, right - left, CELL_TOP - CELL_BOTTOM,
@@ -42,7 +45,7 @@ def draw_frames(axes):
     draw_closed(axes, AFTER)
 
 
-def draw_closed(axes, cell):
+def draw_closed(axes: Axes, cell: tuple[str, float, float]) -> None:
     """Draws the input and output of a cell that is not opened."""
     step, left, right = cell
     middle = (left + right) / 2
@@ -57,7 +60,7 @@ def draw_closed(axes, cell):
            color=OUTPUT_COLOR, width=THICK)
 
 
-def draw_links(axes):
+def draw_links(axes: Axes) -> None:
     """Draws the lines between the cells and names what they carry."""
     stops = (12, BEFORE[1], BEFORE[2], OPENED[1], OPENED[2], AFTER[1],
              AFTER[2], d.WIDTH - 12)
@@ -71,7 +74,7 @@ def draw_links(axes):
                     '$%s_{%s}$' % (name, step), size=d.LARGE, color=color)
 
 
-def draw_kernel(axes):
+def draw_kernel(axes: Axes) -> None:
     """Draws the joined input, the product with the kernel and its four parts."""
     d.wire(axes, [(OPENED[1], OUTPUT_Y), (JOIN_X - JOIN_WIDTH / 2, OUTPUT_Y)],
            color=OUTPUT_COLOR, width=THICK)
@@ -89,14 +92,14 @@ def draw_kernel(axes):
         d.wire(axes, [(x, top), (x, GATE_Y - GATE_HEIGHT / 2)])
 
 
-def draw_gates(axes):
+def draw_gates(axes: Axes) -> None:
     """Draws the four activations and their names."""
     for _, meaning, text, x in GATES:
         d.box(axes, x, GATE_Y, GATE_WIDTH, GATE_HEIGHT, text)
         d.write(axes, x + 9, GATE_Y - 42, meaning, align='left', size=d.SMALL)
 
 
-def draw_state(axes):
+def draw_state(axes: Axes) -> None:
     """Draws the upper line: forget, then add what the input gate lets in."""
     top = GATE_Y + GATE_HEIGHT / 2
     for name, side in (('i', -RADIUS), ('j', RADIUS)):
@@ -119,7 +122,7 @@ def draw_state(axes):
             color=STATE_COLOR, size=d.SMALL)
 
 
-def draw_output(axes):
+def draw_output(axes: Axes) -> None:
     """Draws the output: up out of the cell, and on to the next one."""
     d.branch(axes, TANH_X, STATE_Y, color=STATE_COLOR)
     d.wire(axes, [(TANH_X, STATE_Y), (TANH_X, TANH_Y + 20)], color=STATE_COLOR)
@@ -140,7 +143,7 @@ def draw_output(axes):
             color=OUTPUT_COLOR, size=d.SMALL)
 
 
-def draw_equations(axes):
+def draw_equations(axes: Axes) -> None:
     """Writes what the cell computes."""
     left, gap = 78, 38
     lines = (
@@ -156,7 +159,7 @@ def draw_equations(axes):
             'each; × and + act by element.', align='left')
 
 
-def draw_backward(axes):
+def draw_backward(axes: Axes) -> None:
     """Draws the small chain of the backward direction."""
     y, half = 150, 36
     xs = (900, 1040, 1180)
@@ -172,7 +175,7 @@ def draw_backward(axes):
             'with a kernel and a bias of its own', align='left', linespacing=1.5)
 
 
-def main():
+def main() -> None:
     """Draws the picture beside this file."""
     d.render(d.picture_path(__file__, 'lstm.png'), HEIGHT, draw_frames,
              draw_links, draw_kernel, draw_gates, draw_state, draw_output,

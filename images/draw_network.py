@@ -1,9 +1,11 @@
 """Draws network.png: the path of an utterance through the six layers.
 
-Run from the top folder: python images/draw_network.py
-"""
+    python images/draw_network.py
 
+writes it beside this file.
+"""
 import numpy as np
+from matplotlib.axes import Axes
 
 import drawing as d
 
@@ -44,27 +46,27 @@ N_FRAMES = 33            # drawn
 CELL_OFFSET = 50         # of the LSTM cells from the middle of their column
 
 
-def sound(x):
-    """Returns a made-up waveform between -1 and 1."""
+def sound(x: np.ndarray) -> np.ndarray:
+    """Returns a made-up waveform between -1 and 1, float64 [n], at the pixels x [n]."""
     envelope = 0.15 + np.abs(np.sin(x / 93.0) * np.sin(x / 241.0 + 0.4))
     return envelope * np.sin(x / 3.1) * np.cos(x / 11.0 + 1.0)
 
 
-def coefficients():
-    """Returns a made-up picture of [N_INPUT, N_FRAMES] coefficients."""
+def coefficients() -> np.ndarray:
+    """Returns made-up coefficients, float64 [N_INPUT, N_FRAMES]."""
     row, frame = np.mgrid[0:N_INPUT, 0:N_FRAMES]
     return (np.sin(frame / 2.3 + row / 4.0) + np.cos(row / 1.7 - frame / 5.0)
             + np.sin(row * frame / 37.0))
 
 
-def frame_span(frame, n_frames=1):
-    """Returns both edges of `n_frames` around `frame`; frame 0 is at t."""
+def frame_span(frame: float, n_frames: int = 1) -> tuple[float, float]:
+    """Returns both edges, in pixels, of `n_frames` frames around `frame`; frame 0 is at t."""
     middle = MIDDLE + frame * FRAME_WIDTH
     return (middle - n_frames * FRAME_WIDTH / 2,
             middle + n_frames * FRAME_WIDTH / 2)
 
 
-def describe(axes, y, name, *lines):
+def describe(axes: Axes, y: float, name: str, *lines: str) -> None:
     """Writes a row's name and the lines below it in the left column."""
     top = y + 11 * len(lines)
     d.write(axes, LEFT, top, name, align='left', weight='bold')
@@ -72,13 +74,13 @@ def describe(axes, y, name, *lines):
         d.write(axes, LEFT, top - 22 * number, line, align='left', size=d.SMALL)
 
 
-def remark(axes, y, text, color=d.INK):
+def remark(axes: Axes, y: float, text: str, color: str = d.INK) -> None:
     """Writes a remark in the right column."""
     d.write(axes, RIGHT, y, text, align='left', size=d.SMALL, color=color,
             linespacing=1.4)
 
 
-def draw_audio(axes):
+def draw_audio(axes: Axes) -> None:
     """Draws the samples and the windows of frames t and t+1 over them."""
     x = np.arange(*frame_span(0, N_FRAMES), 0.5)
     axes.plot(x, WAVE_Y + 34 * sound(x), color=d.GREY, linewidth=d.points(1.2),
@@ -96,7 +98,7 @@ def draw_audio(axes):
     describe(axes, WAVE_Y, 'audio', '16 kHz')
 
 
-def draw_mfcc(axes):
+def draw_mfcc(axes: Axes) -> None:
     """Draws the frames and the funnel from the samples to frame t."""
     left, right = frame_span(0, N_FRAMES)
     half = 1.5 * N_INPUT                     # 3 pixels a coefficient
@@ -117,8 +119,8 @@ def draw_mfcc(axes):
     remark(axes, MFCC_Y, 'outlined: frame t', d.BLUE)
 
 
-def draw_windows(axes):
-    """Draws the frames each of the three time steps sees, and its input."""
+def draw_windows(axes: Axes) -> None:
+    """Draws the frames that each of the three time steps sees, and its input."""
     # The middle span lies on top and the outer ones are left outside it, so
     # that no arrow crosses a span.
     for (name, x), shift, rise, start in zip(
@@ -141,8 +143,8 @@ def draw_windows(axes):
     remark(axes, SPAN_Y + 18, 'zeros before the first frame\nand after the last')
 
 
-def draw_dense(axes, index, n_in, n_out, below):
-    """Draws layer `index` at each step, with arrows up from height `below`."""
+def draw_dense(axes: Axes, index: int, n_in: int, n_out: int, below: float) -> None:
+    """Draws layer `index` at each time step, with arrows up from the height `below`."""
     y = LAYER_Y[index]
     for _, x in STEPS:
         d.wire(axes, [(x, below), (x, y - ROW_HEIGHT / 2)])
@@ -152,7 +154,7 @@ def draw_dense(axes, index, n_in, n_out, below):
              'h%d [%d, %d]   b%d [%d]' % (index, n_in, n_out, index, n_out))
 
 
-def draw_dense_below(axes):
+def draw_dense_below(axes: Axes) -> None:
     """Draws layers 1 to 3."""
     top = ROW_HEIGHT / 2
     draw_dense(axes, 1, N_FEATURES, N_HIDDEN, INPUT_Y + top)
@@ -164,7 +166,7 @@ def draw_dense_below(axes):
            'each time step by itself,\nwith the same h and b' % RELU_CLIP)
 
 
-def draw_chain(axes, y, offset, color, fill, reverse):
+def draw_chain(axes: Axes, y: float, offset: float, color: str, fill: str, reverse: bool) -> None:
     """Draws one direction of layer 4: its cells and the arrows over time."""
     half = 43                                # of a cell's width
     xs = [x + offset for _, x in STEPS]
@@ -179,7 +181,7 @@ def draw_chain(axes, y, offset, color, fill, reverse):
         d.write(axes, x, y, '\u2026', size=d.LARGE, color=color)
 
 
-def draw_recurrent(axes):
+def draw_recurrent(axes: Axes) -> None:
     """Draws layer 4: both chains, what feeds them and their outputs joined."""
     d.panel(axes, 312, BAND[0], 808, BAND[1] - BAND[0])
     draw_chain(axes, FORWARD_Y, -CELL_OFFSET, d.ORANGE, d.PALE_ORANGE, False)
@@ -206,7 +208,7 @@ def draw_recurrent(axes):
     describe(axes, CONCAT_Y, 'both outputs', 'forward, backward: 2·%d' % N_CELL_DIM)
 
 
-def draw_dense_above(axes):
+def draw_dense_above(axes: Axes) -> None:
     """Draws layers 5 and 6."""
     top = ROW_HEIGHT / 2
     draw_dense(axes, 5, 2 * N_CELL_DIM, N_HIDDEN, CONCAT_Y + top)
@@ -215,7 +217,7 @@ def draw_dense_above(axes):
     remark(axes, LAYER_Y[6], 'x h + b, no clipping,\nno dropout')
 
 
-def draw_results(axes):
+def draw_results(axes: Axes) -> None:
     """Draws the logits and the two uses made of them."""
     left, right = STEPS[0][1] - STEP_WIDTH / 2, STEPS[-1][1] + STEP_WIDTH / 2
     for _, x in STEPS:
@@ -234,7 +236,7 @@ def draw_results(axes):
     remark(axes, RESULT_Y, 'decoded text')
 
 
-def main():
+def main() -> None:
     """Draws the picture beside this file."""
     d.render(d.picture_path(__file__, 'network.png'), HEIGHT, draw_audio,
              draw_mfcc, draw_windows, draw_dense_below, draw_recurrent,

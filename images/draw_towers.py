@@ -1,8 +1,12 @@
 """Draws towers.png: one training step on several GPUs.
 
-Run from the top folder: python images/draw_towers.py
-"""
+    python images/draw_towers.py
 
+writes it beside this file.
+"""
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 
@@ -39,7 +43,7 @@ GRADIENT_COLOR, GRADIENT_FILL = d.ORANGE, d.PALE_ORANGE
 THICK = 3                # pixels
 
 
-def draw_cpu(axes):
+def draw_cpu(axes: Axes) -> None:
     """Draws the background that stands for the CPU."""
     left, right = CPU['left'], CPU['right']
     corners = [(left, CPU['bottom']), (right, CPU['bottom']), (right, CPU['top']),
@@ -54,7 +58,7 @@ def draw_cpu(axes):
             size=d.LARGE)
 
 
-def draw_queue(axes):
+def draw_queue(axes: Axes) -> None:
     """Draws the queue and the utterances waiting in it."""
     d.box(axes, QUEUE_X, QUEUE_Y, QUEUE_WIDTH, QUEUE_HEIGHT, fill=d.WHITE,
           edge=BATCH_COLOR)
@@ -65,7 +69,7 @@ def draw_queue(axes):
               76, 44, 'utt.', fill=BATCH_FILL, edge=BATCH_COLOR, size=d.SMALL)
 
 
-def draw_variables(axes):
+def draw_variables(axes: Axes) -> None:
     """Draws the one copy of the variables."""
     d.box(axes, VARIABLES_X, QUEUE_Y, VARIABLES_WIDTH, QUEUE_HEIGHT,
           fill=VARIABLE_FILL, edge=VARIABLE_COLOR)
@@ -77,7 +81,7 @@ def draw_variables(axes):
             linespacing=1.5)
 
 
-def draw_tower(axes, name, x):
+def draw_tower(axes: Axes, name: str, x: float) -> None:
     """Draws a tower and the three stages of its step."""
     d.panel(axes, x - TOWER_WIDTH / 2, TOWER_BOTTOM, TOWER_WIDTH,
             TOWER_TOP - TOWER_BOTTOM, fill=d.WHITE, edge=d.INK)
@@ -92,14 +96,14 @@ def draw_tower(axes, name, x):
         d.box(axes, x, y, STAGE_WIDTH, STAGE_HEIGHT, text, linespacing=1.3)
 
 
-def draw_towers(axes):
+def draw_towers(axes: Axes) -> None:
     """Draws the first two towers, the last one, and dots for those between."""
     for name, x in TOWERS:
         draw_tower(axes, name, x)
     d.write(axes, DOTS_X, LOSS_Y, '\u2026', size=2 * d.LARGE)
 
 
-def draw_bus(axes, start, y, ends, color):
+def draw_bus(axes: Axes, start: float, y: float, ends: Sequence[float], color: str) -> None:
     """Draws wires from `start` down to the line at `y` and on to the towers."""
     top = FORWARD_Y + STAGE_HEIGHT / 2
     d.wire(axes, [(start, QUEUE_Y - QUEUE_HEIGHT / 2), (start, y)], color=color,
@@ -112,8 +116,8 @@ def draw_bus(axes, start, y, ends, color):
         d.wire(axes, [(x, y), (x, top)], color=color, width=THICK)
 
 
-def draw_inputs(axes):
-    """Draws a batch of its own and the variables going to each tower."""
+def draw_inputs(axes: Axes) -> None:
+    """Draws the batch and the variables that go to each tower."""
     middles = [x for _, x in TOWERS]
     draw_bus(axes, QUEUE_EXIT_X, BATCH_BUS_Y, [x - PORT for x in middles], BATCH_COLOR)
     draw_bus(axes, VARIABLES_X, VARIABLE_BUS_Y, [x + PORT for x in middles],
@@ -125,7 +129,7 @@ def draw_inputs(axes):
                 align='right', size=d.SMALL, color=VARIABLE_COLOR)
 
 
-def draw_gradients(axes):
+def draw_gradients(axes: Axes) -> None:
     """Draws the gradients coming in, their mean and the one update."""
     left = TOWERS[0][1] - TOWER_WIDTH / 2
     middle = left + RESULT_WIDTH / 2
@@ -145,7 +149,7 @@ def draw_gradients(axes):
            color=GRADIENT_COLOR, width=THICK)
 
 
-def draw_update(axes):
+def draw_update(axes: Axes) -> None:
     """Draws Adam and the way back to the variables."""
     left = TOWERS[0][1] - TOWER_WIDTH / 2
     d.box(axes, left + RESULT_WIDTH / 2, ADAM_Y, RESULT_WIDTH, 56,
@@ -158,7 +162,7 @@ def draw_update(axes):
             'updated variables', rotation=270, color=VARIABLE_COLOR)
 
 
-def main():
+def main() -> None:
     """Draws the picture beside this file."""
     d.render(d.picture_path(__file__, 'towers.png'), HEIGHT, draw_cpu,
              draw_queue, draw_variables, draw_towers, draw_inputs,

@@ -4,7 +4,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import DeepSpeech
-from conftest import load_config
+from helpers import load_config
 from util import records
 from util.graph import accumulation
 

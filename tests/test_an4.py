@@ -1,19 +1,19 @@
 """AN4: its lists, fillers, variants of audio, and the speakers for validation."""
-import csv
 import os
 
 import numpy as np
 import pytest
 import soundfile
 
-from conftest import PROJECT, load_config, speech, write_wav
-from corpora import write_sphere
-from util import errors, text
-from util.corpora import download
-from util.feeding import data_sets as data_sets_module
+from corpora import (check_against_index, list_corpus, read_corpus, read_index, write_lines,
+                     write_sphere)
+from helpers import load_config, speech, write_wav
+from util import errors, records, text
+from util.corpora import fetch
+from util.feeding import data_sets
 from util.importers import an4
 
-DATA = os.path.join(PROJECT, '..', 'shared', 'data')
+pytestmark = pytest.mark.usefixtures('fetched')  # nothing is downloaded
 
 TRAIN = [('an4_clstk/fash/an251-fash-b', '<s> YES </s> (an251-fash-b)'),
          ('an4_clstk/fash/cen7-fash-b', '<s> ONE ++NOISE++ FIVE <sil> </s> (cen7-fash-b)'),
@@ -23,19 +23,20 @@ WORDS = ['YES', 'ONE FIVE', 'A B', 'ELEVEN TWENTY']
 
 
 def write_lists(root, train=TRAIN, test=TEST):
-    """etc/ of AN4 from (file id, line of the transcription)."""
-    os.makedirs(root / 'etc', exist_ok=True)
+    """Writes etc/ of AN4 from (file id, line of the transcription)."""
     for name, rows in (('train', train), ('test', test)):
         for ending, column in (('fileids', 0), ('transcription', 1)):
-            (root / 'etc' / ('an4_%s.%s' % (name, ending))).write_text(
-                ''.join(row[column] + '\n' for row in rows))
+            write_lines(root / 'etc' / ('an4_%s.%s' % (name, ending)),
+                        [row[column] for row in rows])
 
 
 def sphere(path, samples):
+    """Writes big-endian SPHERE."""
     write_sphere(path, samples, 16000, '10')
 
 
 def raw(order):
+    """Returns a function that writes headerless audio in this byte order."""
     def write(path, samples):
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, 'wb') as file:
@@ -44,20 +45,13 @@ def raw(order):
 
 
 def write_audio(root, ending, write, rows=(*TRAIN, *TEST)):
+    """Writes the audio of (file id, line), 0.5 s, 0.6 s and so on, with the function `write`."""
     for i, (fileid, _) in enumerate(rows):
         write(str(root / 'wav' / (fileid + ending)), speech(0.5 + 0.1 * i, seed=i))
 
 
 def listing(folder, cache):
-    return an4.list_utterances(str(folder), load_config(importer='an4', cache_dir=str(cache)))
-
-
-@pytest.fixture(autouse=True)
-def fetched(monkeypatch):
-    """What was to be fetched: (folder, marker, archives); nothing is."""
-    asked = []
-    monkeypatch.setattr(download, 'fetch_corpus', lambda *arguments: asked.append(arguments))
-    return asked
+    return list_corpus(an4, folder, cache_dir=cache)
 
 
 @pytest.mark.parametrize('ending, write', (('.wav', write_wav), ('.sph', sphere),
@@ -93,7 +87,8 @@ def test_headerless_audio_is_read_from_flac_in_the_cache(tmp_path, folder, order
         found, rate = soundfile.read(utterance.wav_filename, dtype='int16')
         assert rate == 16000
         np.testing.assert_array_equal(found, speech(0.5 + 0.1 * i, seed=i))
-    sets = data_sets_module.make_data_sets(load_config(), text.Alphabet(), train, [], test)
+    sets = data_sets.make_data_sets(load_config(), text.Alphabet(),
+                                    records.Listing(train, [], test))
     assert [len(data_set) for data_set in sets] == [3, 0, 1]
 
 
@@ -188,12 +183,12 @@ def test_one_training_speaker_in_ten_is_for_validation(tmp_path, n_speakers, hel
 
 
 def test_it_is_fetched_where_there_is_none(tmp_path, fetched, monkeypatch):
-    def fetch(folder, marker, archives):
-        fetched.append((folder, marker, [archive[0] for archive in archives]))
+    def put_lists(folder, marker, archives):
+        fetched.append((folder, marker, [archive.url for archive in archives]))
         write_lists(tmp_path / 'data' / 'an4')
         assert os.path.isfile(os.path.join(folder, marker))
 
-    monkeypatch.setattr(download, 'fetch_corpus', fetch)
+    monkeypatch.setattr(fetch, 'fetch_corpus', put_lists)
     assert len(listing(tmp_path / 'data', tmp_path / 'cache').train) == 3
     assert fetched == [(str(tmp_path / 'data'), 'an4/etc/an4_train.fileids',
                         ['http://www.speech.cs.cmu.edu/databases/an4/an4_sphere.tar.gz'])]
@@ -209,24 +204,15 @@ def test_a_missing_list_is_named(tmp_path):
 @pytest.mark.parametrize('folder, corpus, counts', (
     ('an4', 'an4', [67, 12]), ('an4_mini_sph', 'an4_mini_sph', [5, 2]),
     ('an4_mini_sph/an4', 'an4_mini_sph', [5, 2])))
-def test_real_recordings_agree_with_their_index(tmp_path, folder, corpus, counts):
-    path = os.path.join(DATA, folder)
-    if not os.path.isdir(path):
-        pytest.skip('no real recordings here')
-    with open(os.path.join(DATA, 'index.tsv'), encoding='utf-8', newline='') as file:
-        rows = {os.path.realpath(os.path.join(DATA, row['file'])): row
-                for row in csv.DictReader(file, delimiter='\t', quoting=csv.QUOTE_NONE)
-                if row['set'] == corpus}
-    config = load_config(importer='an4', cache_dir=str(tmp_path / 'cache'))
-    sets = an4.read_data_sets(path, config, text.Alphabet())
+def test_real_recordings_agree_with_their_index(tmp_path, shared_data, folder, corpus, counts):
+    sets = read_corpus(an4, shared_data(folder), cache_dir=tmp_path / 'cache')
     assert [len(sets.train) + len(sets.dev), len(sets.test)] == counts
-    examples = [example for data_set in sets for example in data_set.examples]
-    assert sorted(os.path.realpath(e.utterance.wav_filename) for e in examples) == sorted(rows)
-    for example in examples:
-        row = rows[os.path.realpath(example.utterance.wav_filename)]
-        assert example.transcript == row['text']
-        assert example.seconds == pytest.approx(float(row['seconds']), abs=0.01)
-    speakers = [{rows[os.path.realpath(example.utterance.wav_filename)]['speaker']
-                 for example in data_set.examples} for data_set in sets]
+    rows = read_index(shared_data, corpus, folder)
+    check_against_index(sets, rows)
+    for example in sets.train.examples + sets.dev.examples + sets.test.examples:
+        assert os.path.samefile(example.utterance.wav_filename,
+                                shared_data(rows[example.utterance.name]['file']))
+    speakers = [{rows[example.utterance.name]['speaker'] for example in data_set.examples}
+                for data_set in sets]
     assert sum(map(len, speakers)) == len(set.union(*speakers))
     assert sorted(speakers[1]) == (['mblw', 'mrcb'] if corpus == 'an4' else [])

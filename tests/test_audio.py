@@ -10,7 +10,7 @@ import pytest
 import python_speech_features
 import soundfile
 
-from conftest import PROJECT, RATE, speech, write_wav
+from helpers import PROJECT, RATE, speech, write_wav
 from util import audio
 
 SEED_FEATURES = os.path.join(PROJECT, 'tests', 'data', 'seed_features.npz')

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from conftest import PROJECT
+from helpers import PROJECT
 from util.tools import benchmark
 
 FIGURES = {

@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import pytest
 
-from conftest import speech, write_wav
+from helpers import speech, write_wav
 from util import audio, records
 from util.feeding import cache
 

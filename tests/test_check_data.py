@@ -3,7 +3,7 @@ import os
 import subprocess
 import sys
 
-from conftest import PROJECT, make_corpus, speech, write_manifest, write_wav
+from helpers import PROJECT, make_corpus, speech, write_manifest, write_wav
 
 
 def check(folder, *arguments, **values):

@@ -1,4 +1,5 @@
 """Conversion to FLAC in the cache: what is converted, when again, and after kill -9."""
+import concurrent.futures
 import hashlib
 import logging
 import os
@@ -12,11 +13,11 @@ import numpy as np
 import pytest
 import soundfile
 
-from conftest import PROJECT, speech
-from util import audio, config as settings, errors
+from helpers import PROJECT, speech
+from util import audio, errors
 from util.corpora import convert
 
-RAW = dict(rate=16000, byte_order='big')
+RAW = {'rate': 16000, 'byte_order': 'big'}
 WAIT_S = 60  # for another process to do something
 
 SLOW_READER = '''
@@ -39,8 +40,8 @@ MAIN = '''
         open('main.txt', 'a').write('run\\n')
         results = convert.converted(sorted(glob.glob('source/*.raw')), 'cache',
                                     slow_reader.read, pause_s=0.15)
-        for path, problem in results:
-            print(path, problem)
+        for path, reason in results:
+            print(path, reason)
     else:
         open('main.txt', 'a').write('imported again\\n')
     '''
@@ -164,6 +165,20 @@ def test_a_result_that_cannot_be_written_stops_and_is_no_reason_to_exclude(tmp_p
     target = str(tmp_path / 'nowhere' / 'a.flac')
     with pytest.raises(errors.ConfigError, match='ds_cache_dir: cannot write .*a.flac'):
         convert._convert_one(source, target, convert.read_raw, RAW)
+
+
+@pytest.mark.parametrize('terminal', (True, False))
+def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere(monkeypatch, capsys, caplog, terminal):
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(convert, 'SAY_EVERY_S', -1)  # at each file
+    monkeypatch.setattr(sys.stdout, 'isatty', lambda: terminal, raising=False)
+    futures = [concurrent.futures.Future() for _ in range(3)]
+    for future in futures:
+        future.set_result(None)
+    assert set(convert._counted(futures)) == set(futures)
+    assert caplog.messages == ['converted %d of 3' % i for i in ((3,) if terminal else (1, 2, 3))]
+    out = capsys.readouterr().out
+    assert out.startswith('\rconverting |--') if terminal else out == ''
 
 
 def exit_at_once(path):

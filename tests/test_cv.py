@@ -1,43 +1,41 @@
 """util.importers.cv: Common Voice's tables of all releases, stray quotes, what is missing."""
-import csv
 import os
 
 import pytest
 import soundfile
-from conftest import PROJECT, load_config, speech
 
-from util import errors, text
-from util.feeding import data_sets as data_sets_module
+from corpora import check_against_index, list_corpus, read_corpus, read_index, write_lines
+from helpers import load_config, speech
+from util import errors, records, text
+from util.feeding import data_sets
 from util.importers import cv
 
-SHARED = os.path.join(PROJECT, '..', 'shared', 'data')
 COLUMNS = 'client_id\tpath\tsentence\tup_votes'
 NEW_COLUMNS = 'client_id\tpath\tsentence_id\tsentence\tlocale'
 
 
 def write_clip(path, rate=48000):
-    """An MP3 of 2 s."""
+    """Writes an MP3 of 2 s."""
     path.parent.mkdir(parents=True, exist_ok=True)
     soundfile.write(path, speech(2.0, 1, rate), rate, format='MP3')
 
 
 def write_table(path, lines, columns=COLUMNS):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text('\n'.join([columns, *lines]) + '\n', encoding='utf-8')
+    write_lines(path, [columns, *lines])
 
 
 def write_language(folder, train=('a\tt1.mp3\tone\t2',)):
-    """The three tables of a language, dev and test of one row; no clips."""
+    """Writes the three tables of a language, dev and test of one row; no clips."""
     write_table(folder / 'train.tsv', train)
     write_table(folder / 'dev.tsv', ['a\td1.mp3\ttwo\t2'])
     write_table(folder / 'test.tsv', ['a\te1.mp3\tthree\t2'])
 
 
 def listed(path):
-    return cv.list_utterances(str(path), load_config(importer='cv'))
+    return list_corpus(cv, path)
 
 
-def test_quotes_are_but_characters_in_a_tsv(tmp_path):
+def test_quotes_are_plain_characters_in_a_tsv(tmp_path):
     sentences = ['well then', '"Stop there', 'go on', 'we see', 'all day', 'a "good deal of it',
                  '"yes"', 'well, no']
     write_language(tmp_path, ['a\tt%d.mp3\t%s\t2' % row for row in enumerate(sentences)])
@@ -46,7 +44,8 @@ def test_quotes_are_but_characters_in_a_tsv(tmp_path):
     train = listed(tmp_path).train
     assert [(u.name, u.transcript) for u in train] == [
         ('clips/t%d.mp3' % i, sentence) for i, sentence in enumerate(sentences)]
-    sets = data_sets_module.make_data_sets(load_config(), text.Alphabet(), train, [], [])
+    sets = data_sets.make_data_sets(load_config(), text.Alphabet(),
+                                    records.Listing(train, [], []))
     assert {e.utterance.name: e.transcript for e in sets.train.examples} == {
         'clips/t%d.mp3' % i: sentence for i, sentence in enumerate([
             'well then', 'stop there', 'go on', 'we see', 'all day', 'a good deal of it', 'yes',
@@ -64,7 +63,7 @@ def test_the_folder_above_the_language_does(tmp_path):
         assert train[0].wav_filename == str(path / train[0].name)
 
 
-def test_two_languages_are_a_question(tmp_path):
+def test_two_languages_in_a_folder_are_refused_by_name(tmp_path):
     write_language(tmp_path / 'cy')
     write_language(tmp_path / 'en')
     with pytest.raises(errors.DataError, match='several languages.*cy, .*en'):
@@ -72,7 +71,7 @@ def test_two_languages_are_a_question(tmp_path):
 
 
 @pytest.mark.parametrize('name', ['', 'missing'])
-def test_where_to_get_it(tmp_path, name):
+def test_where_it_is_missing_the_message_says_where_to_get_it(tmp_path, name):
     with pytest.raises(errors.DataError, match='commonvoice.mozilla.org'):
         listed(tmp_path / name)
 
@@ -96,7 +95,7 @@ def test_bad_rows_are_named_and_the_rest_used(tmp_path):
         ('clips/t6.mp3', '', None)]
 
 
-def test_a_table_that_is_missing_or_none(tmp_path):
+def test_a_table_that_is_missing_or_has_no_columns_is_refused(tmp_path):
     write_language(tmp_path)
     os.remove(tmp_path / 'dev.tsv')
     with pytest.raises(errors.DataError, match='dev.tsv cannot be read'):
@@ -144,18 +143,9 @@ def test_a_csv_with_a_quote_left_open(tmp_path):
         listed(tmp_path)
 
 
-def test_real_speech_agrees_with_its_index(tmp_path, caplog):
-    path = os.path.join(SHARED, 'index.tsv')
-    if not os.path.exists(path):
-        pytest.skip('no shared speech data')
-    with open(path, encoding='utf-8') as file:
-        rows = {row['file']: row for row in csv.DictReader(
-            file, delimiter='\t', quoting=csv.QUOTE_NONE) if row['set'] == 'common_voice_sample'}
-    config = load_config(importer='cv', cache_dir=tmp_path / 'cache')
-    sets = cv.read_data_sets(os.path.join(SHARED, 'common_voice_sample'), config, text.Alphabet())
-    assert [len(data_set) for data_set in sets] == [3, 0, 0] and len(rows) == 3
-    for example in sets.train.examples:
-        row = rows['common_voice_sample/' + example.utterance.name]
-        assert example.transcript == row['text']
-        assert example.seconds == pytest.approx(float(row['seconds']), abs=0.01)
+def test_real_speech_agrees_with_its_index(tmp_path, shared_data, caplog):
+    name = 'common_voice_sample'
+    sets = read_corpus(cv, shared_data(name), cache_dir=tmp_path / 'cache')
+    assert [len(data_set) for data_set in sets] == [3, 0, 0]
+    check_against_index(sets, read_index(shared_data, name, name))
     assert 'excluded en/clips/common_voice_en_651325.mp3: no row for it' in caplog.text

@@ -3,33 +3,18 @@ steps and the paper's network; the corpus is that of test_train.py."""
 import glob
 import os
 import re
+import signal
 
 import numpy as np
 import pytest
-import soundfile
-import tensorflow.compat.v1 as tf
 
-from conftest import (PROJECT, make_corpus, run_deepspeech, run_together, speech,
-                      write_manifest)
-from test_train import STOPPING, epochs, events, fails, final_line, started, stop_and_resume
+import DeepSpeech
+from helpers import make_corpus, write_broken_flac, write_manifest
+from runs import (epochs, events, fails, final_line, losses, run_deepspeech, run_together,
+                  say_and_check, started, stop_and_resume, weights_of)
+from util.tf1 import tf
 
-
-def losses(run, set_name='train'):
-    assert run.returncode == 0, run.stdout
-    return [float(loss) for loss in epochs(run.stdout, set_name)]
-
-
-def say_and_check(what, got, expected, tolerance=1e-6):
-    """The deviation stands in the output of `pytest -s`."""
-    worst = np.abs(np.divide(got, expected) - 1).max()
-    print('\ndeviation of %s: %.1e' % (what, worst))
-    assert len(got) == len(expected) and worst < tolerance
-
-
-def weights_of(path):
-    """{name: value} of a checkpoint."""
-    reader = tf.train.load_checkpoint(str(path))
-    return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
+pytestmark = pytest.mark.run
 
 
 @pytest.fixture(scope='module')
@@ -76,38 +61,29 @@ def test_linked_corpora_of_equal_weight_are_the_concatenation(corpus):
     assert {'loss_csv#1', 'wer_csv#2'} <= set(events(corpus, 'test'))
 
 
+def stop_after_three_batches_of_the_second_epoch(point, state):
+    if point == 'step' and state.epoch == 1 and state.epoch_step == 3:
+        os.kill(os.getpid(), signal.SIGINT)
+
+
 def test_a_run_goes_on_in_the_middle_of_an_accumulation(corpus):
-    stop = """
-train_step = DeepSpeech._train_step
-def stop_with_the_third_batch(run, state, step, *more):
-    if state.epoch == 1 and step.index == 2: os.kill(os.getpid(), signal.SIGINT)
-    return train_step(run, state, step, *more)
-DeepSpeech._train_step = stop_with_the_third_batch
-sums = {}
-save = DeepSpeech._save
-def save_and_tell(run, state, **more):
-    print('saved with', run.session.run(run.model.update.n_batches), 'batches of an update')
-    return save(run, state, **more)
-DeepSpeech._save = save_and_tell
-"""
     whole, stopped, resumed = stop_and_resume(
-        corpus, stop, train_batch_size=1, numbatches_to_aggregate=2, dropout_rate=0.3,
-        importer='csv,csv', dataset_path='.,.', importer_weights='1,0.5', normalize_gradients=1)
+        corpus, stop_after_three_batches_of_the_second_epoch, train_batch_size=1,
+        numbatches_to_aggregate=2, dropout_rate=0.3, importer='csv,csv', dataset_path='.,.',
+        importer_weights='1,0.5', normalize_gradients=1)
     assert 'saved ckpt/model.ckpt-3: 1 epochs and 3 steps' in stopped.stdout
-    assert 'saved with 3 batches of an update' in stopped.stdout
+    assert weights_of(corpus / 'ckpt' / 'model.ckpt-3')['accumulated/n_batches'] == 3
     assert epochs(resumed.stdout) == epochs(whole.stdout)[1:]
 
 
+def stop_after_the_first_batch(point, state):
+    if point == 'step' and state.epoch_step == 1:
+        os.kill(os.getpid(), signal.SIGINT)
+
+
 def test_other_settings_of_an_update_begin_the_unfinished_epoch_anew(corpus):
-    stop = """
-train_step = DeepSpeech._train_step
-def stop_with_the_first_batch(run, *more):
-    os.kill(os.getpid(), signal.SIGINT)
-    return train_step(run, *more)
-DeepSpeech._train_step = stop_with_the_first_batch
-"""
-    (corpus / 'stopped.py').write_text(STOPPING % (PROJECT, stop))
-    run_deepspeech(corpus, script='stopped.py', numbatches_to_aggregate=2, train_batch_size=1)
+    run_deepspeech(corpus, hook=stop_after_the_first_batch, numbatches_to_aggregate=2,
+                   train_batch_size=1)
     values = dict(numbatches_to_aggregate=3, train_batch_size=1, dropout_rate=0, epochs=1)
     resumed, fresh = run_together(corpus, dict(values, restore_checkpoint=1),
                                   dict(values, checkpoint_dir='fresh'))
@@ -117,70 +93,72 @@ DeepSpeech._train_step = stop_with_the_first_batch
 
 # Learning rate, plateau, curriculum, warm start
 
-PLATEAU = """
-LOSSES = {1: 500.0, 2: 600.0, 3: 400.0, 4: 450.0, 5: 700.0}
-validate, inference = DeepSpeech._validate, DeepSpeech.run_inference
-def validate_with_made_up_losses(run, state, feeder):
-    DeepSpeech.run_inference = lambda *arguments: inference(*arguments)._replace(
-        loss=LOSSES[state.epoch])
-    try:
-        return validate(run, state, feeder)
-    finally:
-        DeepSpeech.run_inference = inference
-        if state.epoch == STOP: os.kill(os.getpid(), signal.SIGINT)
-DeepSpeech._validate = validate_with_made_up_losses
-"""
+DEV_LOSSES = {1: 500.0, 2: 600.0, 3: 400.0, 4: 450.0, 5: 700.0}
+run_inference = DeepSpeech.run_inference
+
+
+def make_up_dev_losses(point, state):
+    """Lets the validations find the losses of DEV_LOSSES."""
+    def found(*arguments):
+        DeepSpeech.run_inference = run_inference
+        return run_inference(*arguments)._replace(loss=DEV_LOSSES[state.epoch])
+
+    if point == 'validation':
+        DeepSpeech.run_inference = found
+
+
+def make_up_dev_losses_and_stop_after_the_second(point, state):
+    make_up_dev_losses(point, state)
+    if point == 'step' and state.epoch == 2:
+        os.kill(os.getpid(), signal.SIGINT)
 
 
 def test_plateau_worse_halve_go_back_stop_and_resume_in_its_midst(corpus):
     values = dict(epochs=9, num_tries=3, valid_adapt=0.5, go_back=1, dropout_rate=0.2,
                   learning_rate=0.004, checkpoint_step=0)
 
-    def run(stop, **more):
-        (corpus / 'plateau.py').write_text(STOPPING % (PROJECT, 'STOP = %d' % stop + PLATEAU))
-        return run_deepspeech(corpus, script='plateau.py', **values, **more)
+    def run(hook, **more):
+        return run_deepspeech(corpus, hook=hook, **values, **more)
 
-    whole = run(0, checkpoint_dir='whole')
+    whole = run(make_up_dev_losses, checkpoint_dir='whole')
     assert started(whole.stdout) == [1, 2, 3, 4, 5]
-    wanted = ['dev loss 600.000000 is not below 500.000000: try 1 of 3, learning rate times '
-              '0.5', 'went back to the weights of whole/best/model.ckpt-3',
-              'learning rate 0.002; ', 'dev loss 450.000000 is not below 400.000000: try 2',
-             
+    wanted = ['dev loss 600.000000 is not below 500.000000: patience 1 of 3 used up, learning '
+              'rate times 0.5', 'went back to the weights of whole/best/model.ckpt-3',
+              'learning rate 0.002; ', 'dev loss 450.000000 is not below 400.000000: patience 2 of 3',
+
               'went back to the weights of whole/best/model.ckpt-9',
-              'dev loss 700.000000 is not below 400.000000: try 3', 'learning rate 0.001; ',
-              'training stops after epoch 5: 3 of 3 tries without a better dev loss',
+              'dev loss 700.000000 is not below 400.000000: patience 3 of 3', 'learning rate 0.001; ',
+              'training stops after epoch 5: the patience of 3 validations is used up',
               'best by dev loss (400.000000)']
     found = [whole.stdout.find(words) for words in wanted]
     assert -1 not in found and found == sorted(found), whole.stdout
     rates = [rate for _, rate in events(corpus, 'train')['learning_rate']]
     assert rates == pytest.approx([0.004, 0.004, 0.002, 0.002, 0.001])
 
-    stopped = run(2)
+    stopped = run(make_up_dev_losses_and_stop_after_the_second)
     assert stopped.returncode == 130, stopped.stdout
     there, best = weights_of(corpus / 'ckpt'), weights_of(corpus / 'ckpt' / 'best')
     assert there['global_step'] == 6 and best['global_step'] == 3
     for name in ('h1', 'b6', 'h3/Adam', 'h3/Adam_1', 'beta2_power'):
         np.testing.assert_array_equal(there[name], best[name])
     assert (there['run_state/tries'], there['run_state/lr_factor']) == (1, 0.5)
-    resumed = run(0, restore_checkpoint=1)
+    resumed = run(make_up_dev_losses, restore_checkpoint=1)
     assert 'going on with epoch 3 at learning rate 0.002' in resumed.stdout
     assert epochs(resumed.stdout) == epochs(whole.stdout)[2:]
     assert final_line(resumed.stdout) == final_line(whole.stdout)
-    again = run(0, restore_checkpoint=1)
+    again = run(make_up_dev_losses, restore_checkpoint=1)
     assert started(again.stdout) == []
-    assert 'training stops after epoch 5: 3 of 3 tries' in again.stdout
+    assert 'training stops after epoch 5: the patience' in again.stdout
+
+
+def stop_in_the_second_stage(point, state):
+    if point == 'step' and state.stage == 1 and state.epoch_step == 2:
+        os.kill(os.getpid(), signal.SIGINT)
 
 
 def test_a_run_goes_on_in_the_middle_of_a_stage(corpus):
-    stop = """
-train_step = DeepSpeech._train_step
-def stop_in_the_second_stage(run, state, step, *more):
-    if state.stage == 1 and step.index == 1: os.kill(os.getpid(), signal.SIGINT)
-    return train_step(run, state, step, *more)
-DeepSpeech._train_step = stop_in_the_second_stage
-"""
     whole, stopped, resumed = stop_and_resume(
-        corpus, stop, segment_lengths='125,full', train_batch_size=1, dropout_rate=0.2,
+        corpus, stop_in_the_second_stage, segment_lengths='125,full', train_batch_size=1, dropout_rate=0.2,
         learning_rate_decay=0.1)
     assert 'Stage 2 of 2: all utterances, 5 of 5' in whole.stdout
     assert started(whole.stdout) == [1, 2, 3, 4]
@@ -218,16 +196,14 @@ def test_weights_from_elsewhere_are_tested_without_training(plain, corpus):
     fails(run_deepspeech(corpus, n_cell_dim=16, **values), 'ds_training_iters=0', 'lacks')
 
 
+def kill_before_the_best_is_saved(point, state):
+    if point == 'saved' and state.epoch == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 def test_best_weights_whose_save_was_cut_off_are_made_up_for(corpus):
-    kill = """
-save = DeepSpeech._save
-def kill_before_the_best_is_saved(run, state, best=False):
-    if best and state.epoch == 1: os.kill(os.getpid(), signal.SIGKILL)
-    return save(run, state, best)
-DeepSpeech._save = kill_before_the_best_is_saved
-"""
-    (corpus / 'killed.py').write_text(STOPPING % (PROJECT, kill))
-    assert run_deepspeech(corpus, script='killed.py').returncode == -9
+    killed = run_deepspeech(corpus, hook=kill_before_the_best_is_saved)
+    assert killed.returncode == -signal.SIGKILL
     assert not os.path.exists(corpus / 'ckpt' / 'best' / 'checkpoint')
     run = run_deepspeech(corpus, restore_checkpoint=1, epochs=1)
     assert 'best by dev loss' in run.stdout and 'no longer' not in run.stdout
@@ -235,9 +211,7 @@ DeepSpeech._save = kill_before_the_best_is_saved
 
 
 def test_a_dev_set_that_cannot_be_read_is_no_plateau(corpus):
-    soundfile.write(corpus / 'wav' / 'bad.flac', speech(2), 16000)
-    content = (corpus / 'wav' / 'bad.flac').read_bytes()
-    (corpus / 'wav' / 'bad.flac').write_bytes(content[:len(content) // 4] + bytes(2000))
+    write_broken_flac(corpus / 'wav' / 'bad.flac', 2.0, 0.25)
     write_manifest(corpus / 'dev.csv', [('wav/bad.flac', 'one')])
     run = run_deepspeech(corpus, num_tries=2)
     assert run.returncode == 1
@@ -252,20 +226,16 @@ def test_what_acts_on_the_dev_loss_needs_a_dev_set(corpus):
 # Short steps
 
 
+def kill_at_step_4(point, state):
+    if point == 'saved' and state.epoch == 1 and state.epoch_step == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 def test_summaries_and_checkpoints_by_steps_and_shapes(corpus):
-    kill = """
-save = DeepSpeech._save
-def kill_at_step_4(run, state, **more):
-    path = save(run, state, **more)
-    if state.epoch == 1 and state.epoch_step == 1: os.kill(os.getpid(), signal.SIGKILL)
-    return path
-DeepSpeech._save = kill_at_step_4
-"""
     values = dict(checkpoint_steps=2, summary_steps=3, checkpoint_step=0, dropout_rate=0.2,
                   print_batch_shapes=1, log_variables=1)
-    (corpus / 'killed.py').write_text(STOPPING % (PROJECT, kill))
     whole, killed = run_together(corpus, dict(values, checkpoint_dir='whole'),
-                                 dict(values, script='killed.py', logs_dir='logs-killed'))
+                                 dict(values, hook=kill_at_step_4, logs_dir='logs-killed'))
     assert re.findall(r'^Step (\d+): loss [\d.]+, saved (\S+)$', whole.stdout, re.M) == [
         (n, 'whole/model.ckpt-' + n) for n in '246']
     logged = events(corpus, 'train')

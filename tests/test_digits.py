@@ -1,4 +1,4 @@
-"""The embedded corpus: its manifests, its README's figures, and the check of its own script."""
+"""The corpus in data/digits: its manifests, the figures in its README, its script's own check."""
 import csv
 import importlib.util
 import os
@@ -9,16 +9,16 @@ import sys
 
 import pytest
 
-from conftest import PROJECT
+from helpers import PROJECT
+from util.records import SET_NAMES as SETS
 
 DIGITS = os.path.join(PROJECT, 'data', 'digits')
 SCRIPT = os.path.join(DIGITS, 'make_digits.py')
-SETS = ('train', 'dev', 'test')
 WORDS = 'zero one two three four five six seven eight nine'.split()
 
 
 def read_rows(set_name):
-    """The rows of a manifest after its header."""
+    """Returns the rows of a manifest after its header."""
     with open(os.path.join(DIGITS, set_name + '.csv'), newline='', encoding='utf-8') as file:
         header, *rows = csv.reader(file)
     assert header == ['wav_filename', 'wav_filesize', 'transcript']
@@ -31,25 +31,26 @@ def readme():
 
 
 def readme_table():
-    """{set: (utterances, seconds, words, voices, variants)} of the README, as text."""
+    """Returns {set: [utterances, seconds, words, voices, variants]} of the README, as text."""
     rows = re.findall(r'^\| (\w+) +\| +(\d+) \| +([\d.]+) \| +(\d+) \| +(\d+) \| +(\d+) \|$',
                       readme(), re.MULTILINE)
     return {name: figures for name, *figures in rows}
 
 
 def voice(name):
-    """(accent, variant) of 'train/en-us+m3_0007.flac'."""
+    """Returns (accent, variant) of a file name: ('en-us', 'm3') of train/en-us+m3_0007.flac."""
     return re.fullmatch(r'\w+/(.+)\+(.+)_\d{4}\.flac', name).groups()
 
 
 def check(folder):
-    """Runs the script's --check on a corpus."""
+    """Runs the script's --check on a corpus; returns the CompletedProcess."""
     return subprocess.run([sys.executable, SCRIPT, '--check', '--out', str(folder)],
                           capture_output=True, text=True, timeout=60)
 
 
 @pytest.fixture(scope='module')
 def own_check():
+    """The script's --check of the corpus, as a CompletedProcess."""
     return check(DIGITS)
 
 

@@ -7,7 +7,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import DeepSpeech
-from conftest import PROJECT, load_config
+from helpers import PROJECT, load_config
 from util import records
 from util.feeding import feeder as feeder_module
 from util.graph import rnn

@@ -2,9 +2,9 @@
 import numpy as np
 import pytest
 
-from conftest import load_config, speech, write_wav
-from corpora import write_sphere
-from util import audio, errors, text
+from corpora import list_corpus, read_corpus, two_voices, write_lines, write_sphere
+from helpers import write_wav
+from util import audio, errors
 from util.importers import fisher
 
 RATE = 8000
@@ -16,33 +16,31 @@ CALL = ['# fe_03_00001.sph', '# Transcribed at the LDC', '',
 
 @pytest.fixture
 def folder(tmp_path):
-    """Part 1 with the conversation 00001 in the layout of its discs."""
+    """A folder with the conversation 00001 of part 1, in the layout of its discs."""
     put_audio(tmp_path, 1)
     put_transcript(tmp_path, 1, CALL)
     return tmp_path
 
 
 def put_audio(folder, number, part='p1'):
-    """A conversation of 6 s with another voice on each channel; its samples [n, 2]."""
-    samples = np.stack([speech(6, 1, RATE), speech(6, 2, RATE)], axis=1)
+    """Writes the audio of a conversation; returns its samples [n, 2]."""
+    samples = two_voices(RATE)
     write_sphere(folder / ('fe_03_%s_sph1/audio/%03d/fe_03_%05d.sph' % (part, number // 100,
                                                                         number)), samples, RATE)
     return samples
 
 
 def put_transcript(folder, number, lines, part='p1'):
-    path = folder / ('fe_03_%s_tran/data/trans/%03d/fe_03_%05d.txt' % (part, number // 100, number))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text('\n'.join(lines) + '\n')
+    write_lines(folder / ('fe_03_%s_tran/data/trans/%03d/fe_03_%05d.txt' % (
+        part, number // 100, number)), lines)
 
 
 def read(folder):
-    config = load_config(importer='fisher', sample_rate=RATE)
-    return fisher.read_data_sets(str(folder), config, text.Alphabet())
+    return read_corpus(fisher, folder, sample_rate=RATE)
 
 
 def list_all(folder):
-    return fisher.list_utterances(str(folder), load_config(importer='fisher'))
+    return list_corpus(fisher, folder)
 
 
 def test_a_conversation_is_read_in_parts_and_what_is_uncertain_is_excluded(folder, caplog):
@@ -90,8 +88,7 @@ def test_a_line_that_cannot_be_parsed_is_excluded_by_file_and_number(folder, cap
 def test_both_parts_are_read_and_other_text_files_are_not(folder):
     put_audio(folder, 5851, 'p2')
     put_transcript(folder, 5851, ['0.10 3.00 B: hello there'], 'p2')
-    (folder / 'fe_03_p1_tran/doc').mkdir()
-    (folder / 'fe_03_p1_tran/doc/readme.txt').write_text('read me')
+    write_lines(folder / 'fe_03_p1_tran/doc/readme.txt', ['read me'])
     last = list_all(folder).train[-1]
     assert (last.name, last.transcript) == (
         'fe_03_p2_sph1/audio/058/fe_03_05851.sph#B:0.10-3.00', 'hello there')
@@ -110,8 +107,7 @@ def test_half_a_conversation_is_named(folder, caplog):
 
 
 def test_a_converted_file_beside_its_source_is_used(folder):
-    samples = np.stack([speech(6, 1, RATE), speech(6, 2, RATE)], axis=1)
-    path = write_wav(folder / 'fe_03_p1_sph1/audio/000/fe_03_00001.wav', samples, RATE)
+    path = write_wav(folder / 'fe_03_p1_sph1/audio/000/fe_03_00001.wav', two_voices(RATE), RATE)
     assert {utterance.wav_filename for utterance in list_all(folder).train} == {path}
 
 

@@ -1,15 +1,14 @@
 """FSDD: words from names, the official split, held-out speakers."""
-import csv
 import os
 
 import pytest
 
-from conftest import PROJECT, load_config, speech, write_wav
-from util import errors, text
-from util.corpora import download
+from corpora import check_against_index, list_corpus, read_corpus, read_index
+from helpers import speech, write_wav
+from util import errors
+from util.corpora import fetch
 from util.importers import fsdd
 
-DATA = os.path.join(PROJECT, '..', 'shared', 'data')
 SPEAKERS = ('george', 'jackson', 'theo')
 
 
@@ -26,11 +25,11 @@ def folder(tmp_path):
 
 
 def listing(folder, **values):
-    return fsdd.list_utterances(str(folder), load_config(importer='fsdd', **values))
+    return list_corpus(fsdd, folder, **values)
 
 
 def takes(utterances):
-    """{speaker: takes} of utterances; each take has to be there with both digits."""
+    """Returns {speaker: takes} of utterances; each take has to be there with both digits."""
     found = {}
     for utterance in utterances:
         digit, speaker, take = os.path.basename(utterance.name)[:-4].split('_')
@@ -97,8 +96,9 @@ def test_files_with_other_names_are_named_and_hidden_ones_ignored(folder):
     write_wav(folder / 'recordings' / '._3_theo_0.wav', speech(0.4, rate=8000), 8000)
     utterances = [utterance for part in listing(folder) for utterance in part]
     assert len(utterances) == 73
-    assert [(utterance.name, utterance.exclusion_reason) for utterance in utterances if utterance.exclusion_reason] \
-        == [('recordings/noise.wav', 'the name is not of the form {digit}_{speaker}_{take}.wav')]
+    assert {utterance.name: utterance.exclusion_reason for utterance in utterances
+            if utterance.exclusion_reason} == {
+        'recordings/noise.wav': 'the name is not of the form {digit}_{speaker}_{take}.wav'}
 
 
 def test_speakers_may_have_underscores_and_takes_many_digits(tmp_path):
@@ -111,11 +111,11 @@ def test_speakers_may_have_underscores_and_takes_many_digits(tmp_path):
 def test_it_is_fetched_where_there_is_none(tmp_path, monkeypatch):
     asked = []
 
-    def fetch(folder, marker, archives):
-        asked.append((folder, marker, [archive[0] for archive in archives]))
+    def put_recording(folder, marker, archives):
+        asked.append((folder, marker, [archive.url for archive in archives]))
         write_wav(os.path.join(folder, marker, '9_theo_3.wav'), speech(0.4, rate=8000), 8000)
 
-    monkeypatch.setattr(download, 'fetch_corpus', fetch)
+    monkeypatch.setattr(fetch, 'fetch_corpus', put_recording)
     [utterance] = listing(tmp_path / 'data').test
     assert utterance.name == 'free-spoken-digit-dataset-master/recordings/9_theo_3.wav'
     assert utterance.transcript == 'nine'
@@ -123,19 +123,7 @@ def test_it_is_fetched_where_there_is_none(tmp_path, monkeypatch):
         'https://github.com/Jakobovski/free-spoken-digit-dataset/archive/refs/heads/master.zip'])]
 
 
-def test_real_recordings_agree_with_their_index(tmp_path):
-    path = os.path.join(DATA, 'fsdd')
-    if not os.path.isdir(path):
-        pytest.skip('no real recordings here')
-    with open(os.path.join(DATA, 'index.tsv'), encoding='utf-8', newline='') as file:
-        rows = {row['file'][len('fsdd/'):]: row
-                for row in csv.DictReader(file, delimiter='\t', quoting=csv.QUOTE_NONE)
-                if row['set'] == 'fsdd'}
-    config = load_config(importer='fsdd', sample_rate=8000, cache_dir=tmp_path / 'cache')
-    sets = fsdd.read_data_sets(path, config, text.Alphabet())
+def test_real_recordings_agree_with_their_index(tmp_path, shared_data):
+    sets = read_corpus(fsdd, shared_data('fsdd'), sample_rate=8000, cache_dir=tmp_path / 'cache')
     assert [len(data_set) for data_set in sets] == [1200, 300, 300]
-    examples = {example.utterance.name: example for part in sets for example in part.examples}
-    assert set(examples) == set(rows)
-    for name, row in rows.items():
-        assert examples[name].transcript == row['text']
-        assert examples[name].seconds == pytest.approx(float(row['seconds']), abs=0.01)
+    check_against_index(sets, read_index(shared_data, 'fsdd', 'fsdd'))

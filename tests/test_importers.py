@@ -1,14 +1,19 @@
-"""Importers: manifests as people write them, the digits corpus, LDC93S1 with and without files."""
+"""Importers: what all offer, manifests as people write them, the digits corpus, LDC93S1 with and
+without its files."""
+import importlib
+import inspect
 import json
 import logging
 import os
+import pkgutil
 import sys
 
 import numpy as np
 import pytest
 
-from conftest import PROJECT, load_config, speech, write_manifest, write_wav
-from util import errors, files, records, text
+from corpora import list_corpus, read_corpus
+from helpers import PROJECT, load_config, speech, write_manifest, write_wav
+from util import errors, importers, records, text
 from util.corpora import download
 from util.importers import csv as csv_importer, digits, ldc93s1
 
@@ -23,10 +28,47 @@ def names_and_words(utterances):
 
 
 def read(folder, content):
-    """Utterances of a manifest with this content."""
+    """Returns the utterances of a manifest with this content."""
     path = folder / 'train.csv'
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     return csv_importer.read_manifest(str(path))
+
+
+# What all importers offer
+
+
+@pytest.mark.parametrize('name', [module.name for module in pkgutil.iter_modules(
+    importers.__path__)])
+def test_each_importer_offers_the_same_two_functions(name):
+    importer = importlib.import_module('util.importers.' + name)
+    for function, parameters in ((importer.list_utterances, ['config']),
+                                 (importer.read_data_sets, ['config', 'alphabet'])):
+        assert list(inspect.signature(function).parameters) == parameters
+
+
+@pytest.mark.parametrize('importer, weights', (('digits', ''), ('csv', ''), ('nothing', ''),
+                                               ('digits,csv', ''), ('digits,csv', '1,2')))
+def test_an_importer_reads_its_corpus_whatever_the_settings_name(tmp_path, importer, weights):
+    write_wav(tmp_path / 'a.wav', speech(0.5))
+    write_manifest(tmp_path / 'train.csv', [('a.wav', 'one')])
+    config = load_config(dataset_path=tmp_path, train_files='train.csv', importer=importer,
+                         importer_weights=weights)
+    sets = csv_importer.read_data_sets(config, text.Alphabet())
+    assert [[example.utterance.name for example in data_set.examples] for data_set in sets] == [
+        ['a.wav'], [], []]
+    assert sets.train.examples[0].utterance.corpus is None and sets.stages == [sets.train]
+
+
+def test_each_of_several_importers_reads_its_own_folder(tmp_path):
+    for name in 'ab':
+        write_wav(tmp_path / name / (name + '.wav'), speech(0.5))
+        write_manifest(tmp_path / name / 'train.csv', [(name + '.wav', 'one')])
+    config = load_config(importer='csv,csv', train_files='train.csv',
+                         dataset_path='%s, %s' % (tmp_path / 'a', tmp_path / 'b'))
+    sets = importers.read_data_sets(config, text.Alphabet())
+    assert [example.utterance[:2] for example in sets.train.examples] == [
+        (str(tmp_path / name / (name + '.wav')), name + '.wav') for name in 'ab']
+    assert [example.utterance.corpus for example in sets.train.examples] == ['csv#1', 'csv#2']
 
 
 # Manifests
@@ -71,7 +113,7 @@ def test_columns_are_found_by_name_and_the_size_is_not_needed(tmp_path):
     assert names_and_words(read(tmp_path, content)) == [('a.wav', 'one'), ('b.wav', 'two')]
 
 
-def test_a_row_with_too_many_fields_has_a_problem_and_the_others_have_none(tmp_path):
+def test_a_row_with_too_many_fields_is_excluded_and_the_others_are_not(tmp_path):
     content = '\n'.join([HEADER, ROWS[0], 'wav/x.wav,0,well, yes', ROWS[1]])
     utterances = read(tmp_path, content)
     assert [utterance.name for utterance in utterances] == ['wav/a.wav', 'wav/x.wav', 'wav/b.wav']
@@ -139,7 +181,8 @@ def test_a_missing_manifest_and_a_folder_are_refused_by_name(tmp_path):
 
 @pytest.fixture
 def two_folders(tmp_path, monkeypatch):
-    """Working folder run/ with a.csv; corpus/ with a.csv, b.csv and the audio of both."""
+    """The folder that holds run/, where the test works, with a.csv, and corpus/ with a.csv and
+    b.csv; with the audio of all."""
     for i, name in enumerate(('run/1.wav', 'corpus/2.wav', 'corpus/3.wav', 'corpus/4.wav')):
         write_wav(tmp_path / name, speech(0.3, i))
     write_manifest(tmp_path / 'run/a.csv', [('1.wav', 'one')])
@@ -150,8 +193,8 @@ def two_folders(tmp_path, monkeypatch):
 
 
 def read_csv_sets(dataset_path, **values):
-    """[[transcripts] of train, dev and test]."""
-    sets = csv_importer.read_data_sets(dataset_path, load_config(**values), text.Alphabet())
+    """Returns [[transcripts] of train, dev and test]."""
+    sets = read_corpus(csv_importer, dataset_path, **values)
     return [[example.transcript for example in data_set.examples] for data_set in sets]
 
 
@@ -193,9 +236,8 @@ def test_a_row_without_a_file_name_is_excluded_and_its_manifest_is_named(two_fol
 
 def test_the_digits_corpus_is_read_whole_with_its_own_recipe(caplog):
     caplog.set_level(logging.INFO)
-    config = load_config(importer='digits', config=os.path.join(PROJECT, 'data/digits/config.json'))
     folder = os.path.join(PROJECT, 'data', 'digits')
-    sets = digits.read_data_sets(folder, config, text.Alphabet())
+    sets = read_corpus(digits, folder, config=os.path.join(folder, 'config.json'))
     for data_set, name in zip(sets, records.SET_NAMES):
         with open(os.path.join(folder, name + '.csv'), encoding='utf-8') as file:
             assert len(data_set) == len(file.readlines()) - 1 > 0
@@ -210,7 +252,7 @@ def test_the_digits_corpus_is_read_whole_with_its_own_recipe(caplog):
 
 def test_a_digits_folder_without_its_manifests_is_refused_by_name(tmp_path):
     with pytest.raises(errors.DataError) as error:
-        digits.read_data_sets(str(tmp_path), load_config(), text.Alphabet())
+        read_corpus(digits, tmp_path)
     assert str(tmp_path / 'train.csv') in str(error.value)
 
 
@@ -225,7 +267,7 @@ PAGE = '<!DOCTYPE html>\n<html><head><title>404 Not Found</title></head></html>\
 
 @pytest.fixture
 def no_network(monkeypatch):
-    """Refuses every download; the list of what was asked for."""
+    """The addresses that were to be downloaded; every download is refused."""
     asked = []
 
     def refuse(url, path):
@@ -243,7 +285,7 @@ def wav_bytes(folder):
 
 @pytest.fixture
 def server(monkeypatch, tmp_path):
-    """{URL: bytes} that is downloaded; tests/test_download.py is on how."""
+    """What can be downloaded, {URL: bytes}, each once; test_download.py tests how."""
     content = {WAV_URL: wav_bytes(tmp_path), TXT_URL: b'0 46797 %s \n' % SENTENCE.encode()}
 
     def serve(url, path):
@@ -256,14 +298,13 @@ def server(monkeypatch, tmp_path):
 
 
 def put_ldc93s1(folder, transcript='0 46797 ' + SENTENCE + '\n'):
-    """LDC93S1.wav and LDC93S1.txt in `folder`."""
+    """Writes LDC93S1.wav and LDC93S1.txt into `folder`."""
     write_wav(folder / 'LDC93S1.wav', speech(0.8))
     (folder / 'LDC93S1.txt').write_text(transcript)
 
 
 def read_ldc93s1(folder):
-    config = load_config(importer='ldc93s1', n_input=4, n_context=1)
-    return ldc93s1.read_data_sets(str(folder), config, text.Alphabet())
+    return read_corpus(ldc93s1, folder, n_input=4, n_context=1)
 
 
 def test_ldc93s1_uses_the_files_that_are_there(tmp_path, no_network):
@@ -357,7 +398,7 @@ def test_ldc93s1_at_another_rate_is_read(tmp_path, no_network):
 
 
 def read_json(folder, content, name='train.jsonl'):
-    """Utterances of a JSON-lines manifest with these lines, objects or text."""
+    """Returns the utterances of a JSON-lines manifest with these lines, objects or text."""
     path = folder / name
     lines = [line if isinstance(line, str) else json.dumps(line) for line in content]
     path.write_text('\n'.join(lines) + '\n', encoding='utf-8')
@@ -365,6 +406,7 @@ def read_json(folder, content, name='train.jsonl'):
 
 
 def row(name='a.wav', words='one', **fields):
+    """Returns the object of a line."""
     return dict(audio_filepath=name, text=words, **fields)
 
 
@@ -451,14 +493,13 @@ def test_both_kinds_of_manifest_make_the_sets_together(tmp_path):
     write_manifest(tmp_path / 'a.csv', [('long.wav', 'all of it')])
     read_json(tmp_path, [row('long.wav', 'some', offset=0.5, duration=1.25),
                          row('long.wav', 'rest', offset=2, duration=9)], 'b.json')
-    config = load_config(train_files='a.csv,b.json', dataset_path=tmp_path)
-    sets = csv_importer.read_data_sets(str(tmp_path), config, text.Alphabet())
+    sets = read_corpus(csv_importer, tmp_path, train_files='a.csv,b.json')
     assert [(example.utterance.name, example.seconds) for example in sets.train.examples] == [
         ('long.wav', 3), ('long.wav#0.50-1.75', 1.25), ('long.wav#2.00-11.00', 1)]
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason='the csv module refuses the whole file')
-def test_a_file_name_with_nul_in_a_csv_manifest_is_a_problem_of_its_row(tmp_path):
+def test_a_file_name_with_nul_in_a_csv_manifest_excludes_its_row_only(tmp_path):
     utterances = read(tmp_path, HEADER + '\nb.wav,0,two\na\0.wav,0,one\n')
     assert [bool(utterance.exclusion_reason) for utterance in utterances] == [False, True]
     assert utterances[1].name == '%s line 3' % (tmp_path / 'train.csv')
@@ -485,8 +526,7 @@ def test_of_several_corpora_each_has_the_manifest_in_its_folder(tmp_path, monkey
     (tmp_path / 'a').mkdir()
     write_manifest(tmp_path / 'train.csv', [('here.wav', 'x')])
     write_manifest(tmp_path / 'a' / 'train.csv', [('a.wav', 'x')])
-    config = load_config(train_files='train.csv')
-    several = load_config(train_files='train.csv', importer='csv,csv')
-    assert [csv_importer.list_utterances('a', c).train[0].name for c in (config, several)] == [
-        'here.wav', 'a.wav']
-    assert csv_importer.list_utterances('nowhere', several).train[0].name == 'here.wav'
+    for folder, importer, name in (('a', 'csv', 'here.wav'), ('a', 'csv,csv', 'a.wav'),
+                                   ('nowhere', 'csv,csv', 'here.wav')):
+        listing = list_corpus(csv_importer, folder, importer=importer, train_files='train.csv')
+        assert listing.train[0].name == name

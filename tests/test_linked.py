@@ -3,28 +3,31 @@ import contextlib
 
 import numpy as np
 import pytest
-import tensorflow.compat.v1 as tf
 
-from conftest import load_config
+from helpers import load_config
 from util import records
-from util.feeding import data_sets as data_sets_module, linked
+from util.feeding import data_sets, feeder, linked
+from util.tf1 import tf
+
+pytestmark = pytest.mark.usefixtures('no_audio')
 
 WEIGHTS = [1.0, 0.5]
-HANG_S = 60
 
 
 def make_part(name, lengths, queue_index, **values):
-    """DataSet whose utterances are named NAME0, NAME1, ... with these time steps."""
+    """Returns a DataSet whose utterances are named NAME0, NAME1, ... with these time steps."""
     examples = [records.Example(records.Utterance(name, '%s%d' % (name, i), 'A'), 'a', n, 0.01 * n)
                 for i, n in enumerate(lengths)]
-    data_set = data_sets_module.DataSet('train', examples, load_config(**values))
+    data_set = data_sets.DataSet('train', examples, load_config(**values))
     data_set.queue_index = queue_index
     return data_set
 
 
 def make_linked(sizes=(5, 2), **values):
-    """LinkedSets a, b, ... of as many utterances, in batches of 1, in the order of their numbers;
-    their queues are 0, 1, ..."""
+    """Returns LinkedSets of the sets a, b, ... of these sizes, which have the queues 0, 1, ...
+
+    The utterances come in batches of 1, in the order of their numbers.
+    """
     values = dict(dict(n_input=3, n_context=1, train_batch_size=1, importer='csv,csv',
                        importer_weights='1,0.5'), **values)
     parts = [make_part(name, range(2, 2 + size), index, **values)
@@ -32,27 +35,22 @@ def make_linked(sizes=(5, 2), **values):
     return linked.LinkedSets(parts, [*WEIGHTS, 0.25][:len(parts)], load_config(**values))
 
 
-@pytest.fixture(autouse=True)
-def no_audio(monkeypatch):
-    monkeypatch.setattr(data_sets_module.DataSet, 'read', lambda data_set, index: (
-        np.zeros([data_set.examples[index].n_steps + 2, 3], np.float32), np.array([index])))
-
-
 @contextlib.contextmanager
 def feeding_of(sets, *arguments):
-    """A feeder of linked sets, whose queues are emptied by `take`."""
+    """Feeds linked sets; gives a function that takes whole epochs from their queues."""
     with tf.Graph().as_default(), tf.Session() as session:
-        batches = [part.make_queue().dequeue() for part in sets.parts]
-        feeder = sets.feed(session, *arguments)
+        queues = [feeder.UtteranceQueue(part) for part in sets.parts]
+        utterances = [each.queue.dequeue() for each in queues]
+        feeding = feeder.feed(sets, queues, session, *arguments)
 
         def take(n_epochs):
-            """[[(name, weight, whether an update ends), ...] of each epoch]."""
+            """Returns [(name, weight, whether an update ends), ...] of each epoch."""
             taken = []
             for _ in range(n_epochs):
                 taken.append([])
-                for step in feeder.all_steps():
+                for step in feeding.all_steps():
                     [example] = step.examples
-                    label = session.run(batches[step.queue_index])[2]
+                    label = session.run(utterances[step.queue_index])[2]
                     assert example.utterance.name.endswith(str(label[0]))
                     taken[-1].append((example.utterance.name, step.weight, step.ends_update))
             return taken
@@ -60,7 +58,7 @@ def feeding_of(sets, *arguments):
         try:
             yield take
         finally:
-            feeder.close()
+            feeding.close()
 
 
 def names(taken):

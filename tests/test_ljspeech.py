@@ -1,27 +1,26 @@
 """util.importers.ljspeech: metadata.csv and its columns, the split, the fetch."""
-import csv
 import os
 
 import pytest
-from conftest import PROJECT, load_config, speech, write_wav
 
+from corpora import check_against_index, list_corpus, read_corpus, read_index, write_lines
+from helpers import load_config, speech, write_wav
 from util import errors, text
-from util.feeding import data_sets as data_sets_module
+from util.feeding import data_sets
 from util.importers import ljspeech
 
-SHARED = os.path.join(PROJECT, '..', 'shared', 'data')
 RATE = 22050  # Hz
 
 
 def write_corpus(folder, lines):
-    """metadata.csv in `folder`, with a wav of 1 s for each line."""
+    """Writes metadata.csv into `folder`, and a WAV of 1 s for each line."""
     for line in lines:
         write_wav(folder / 'wavs' / (line.split('|')[0] + '.wav'), speech(1.0, 1, RATE), RATE)
-    (folder / 'metadata.csv').write_text('\n'.join(lines) + '\n', encoding='utf-8')
+    write_lines(folder / 'metadata.csv', lines)
 
 
 def listed(path):
-    return ljspeech.list_utterances(str(path), load_config(importer='ljspeech'))
+    return list_corpus(ljspeech, path)
 
 
 def test_the_last_column_with_text_is_the_transcript(tmp_path, fetched):
@@ -59,37 +58,27 @@ def test_bad_lines_are_named_and_the_rest_used(tmp_path, fetched):
     write_corpus(tmp_path, ['LJ001-0001|good|good'])
     with open(tmp_path / 'metadata.csv', 'a') as file:
         file.write('LJ001-0002\nLJ001-0003|a|b|c\n|text|text\nLJ001-0005|no file|no file\n')
-    sets = data_sets_module.make_data_sets(load_config(), text.Alphabet(), *listed(tmp_path))
+    sets = data_sets.make_data_sets(load_config(), text.Alphabet(), listed(tmp_path))
     assert [e.transcript for e in sets.train.examples] == ['good']
-    problems = [(u.name, u.exclusion_reason) for u in listed(tmp_path).train if u.exclusion_reason]
+    reasons = [(u.name, u.exclusion_reason) for u in listed(tmp_path).train if u.exclusion_reason]
     expected = 'of metadata.csv must be utterance|text or utterance|text|text in words, got '
-    assert problems == [
+    assert reasons == [
         ('wavs/LJ001-0002.wav', "line 2 %s'LJ001-0002'" % expected),
         ('wavs/LJ001-0003.wav', "line 3 %s'LJ001-0003|a|b|c'" % expected),
         ('wavs/.wav', "line 4 %s'|text|text'" % expected)]
 
 
-def test_split(tmp_path, fetched):
+def test_lines_are_split_by_position(tmp_path, fetched):
     names = ['LJ001-%04d' % number for number in range(1, 43)]
-    (tmp_path / 'metadata.csv').write_text(''.join('%s|a|a\n' % name for name in names))
+    write_lines(tmp_path / 'metadata.csv', ['%s|a|a' % name for name in names])
     train, dev, test = [[u.name[5:-4] for u in part] for part in listed(tmp_path)]
     assert test == ['LJ001-0020', 'LJ001-0040']
     assert dev == ['LJ001-0021', 'LJ001-0042']  # the 20th and the 40th of the others
     assert train == [name for name in names if name not in dev + test]
 
 
-def test_real_speech_agrees_with_its_index(tmp_path, fetched):
-    path = os.path.join(SHARED, 'index.tsv')
-    if not os.path.exists(path):
-        pytest.skip('no shared speech data')
-    with open(path, encoding='utf-8') as file:
-        rows = {row['file']: row for row in csv.DictReader(
-            file, delimiter='\t', quoting=csv.QUOTE_NONE) if row['set'] == 'ljspeech_sample'}
-    config = load_config(importer='ljspeech', cache_dir=tmp_path / 'cache')
-    sets = ljspeech.read_data_sets(os.path.join(SHARED, 'ljspeech_sample'), config,
-                                   text.Alphabet())
-    assert [len(data_set) for data_set in sets] == [5, 0, 0] and len(rows) == 5
-    for example in sets.train.examples:
-        row = rows['ljspeech_sample/' + example.utterance.name]
-        assert example.transcript == row['text']
-        assert example.seconds == pytest.approx(float(row['seconds']), abs=0.01)
+def test_real_speech_agrees_with_its_index(tmp_path, shared_data, fetched):
+    name = 'ljspeech_sample'
+    sets = read_corpus(ljspeech, shared_data(name), cache_dir=tmp_path / 'cache')
+    assert [len(data_set) for data_set in sets] == [5, 0, 0]
+    check_against_index(sets, read_index(shared_data, name, name))

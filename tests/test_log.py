@@ -1,20 +1,16 @@
-"""Messages, progress bar, run folder, hyper.json and hyper.js."""
+"""Messages, progress bars, strict JSON and hyper.js."""
 import io
 import json
 import logging
 import os
-import shutil
 import sys
-import time
+import types
 
 import numpy as np
 import pytest
+import tqdm
 
-from util import config as settings, errors, files, log as run_log
-from util.run import run_folder
-
-NOON = time.struct_time((2026, 3, 4, 12, 5, 6, 2, 63, 0))
-HASH = '0123456789abcdef0123456789abcdef01234567'
+from util import config as settings, log as run_log
 
 
 def strict(text):
@@ -33,39 +29,78 @@ class Terminal(io.StringIO):
     def isatty(self):
         return True
 
+    def line(self):
+        """The text on the line of the cursor; each carriage return goes back to its start."""
+        line = ''
+        for part in self.getvalue().split('\n')[-1].split('\r'):
+            line = part + line[len(part):]
+        return line.rstrip()
 
-def test_progress_is_silent_where_there_is_no_terminal():
-    stream = io.StringIO()
-    progress = run_log.Progress('train', 8, stream)
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """A terminal of 60 columns in the place of the standard output."""
+    terminal = Terminal()
+    monkeypatch.setenv('COLUMNS', '60')
+    # not sys.stdout itself, which pytest sets anew when the test begins
+    monkeypatch.setattr(run_log, 'sys', types.SimpleNamespace(stdout=terminal))
+    return terminal
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """[seconds], the time that the bars see."""
+    clock = [100.0]
+    monkeypatch.setattr(tqdm.std, 'time', lambda: clock[0])
+    return clock
+
+
+def test_progress_is_silent_where_there_is_no_terminal(capsys):
+    progress = run_log.Progress('train', 8)
     progress.update(4, 1.5)
     progress.close()
-    assert stream.getvalue() == ''
+    del progress
+    assert capsys.readouterr() == ('', '')
 
 
-def test_progress_draws_on_a_terminal(monkeypatch):
-    clock = iter([100.0, 130.0, 160.0])
-    monkeypatch.setattr(run_log.time, 'monotonic', lambda: next(clock))
-    stream = Terminal()
-    progress = run_log.Progress('train', 8, stream)
-    progress.update(2, 1.25)
-    drawn = stream.getvalue()
-    assert drawn.startswith('\r') and '\n' not in drawn
-    assert 'train |######------------------| 2/8' in drawn
-    assert 'loss 1.2500' in drawn
-    assert '0:01:30 to go' in drawn  # 30 s for 2 of 8
+def test_progress_draws_on_a_terminal(terminal, clock):
+    progress = run_log.Progress('train', 8)
+    clock[0] += 30
+    progress.update(2, 1.25)  # 30 s for 2 of 8
+    assert terminal.line() == 'train |#####----------------| 2/8, loss 1.2500, 01:30 to go'
+    clock[0] += 0.01  # every step is drawn
     progress.update(8, 0.5)
-    last = stream.getvalue()[len(drawn):]
-    assert '|########################| 8/8' in last
-    assert '0:00:00 to go' in last
+    assert terminal.line() == 'train |#####################| 8/8, loss 0.5000, 00:00 to go'
+    assert '\n' not in terminal.getvalue()
 
 
-def test_progress_leaves_an_empty_line_behind():
-    stream = Terminal()
-    progress = run_log.Progress('dev', 3, stream)
+def test_steps_of_an_earlier_run_do_not_count_for_the_time_left(terminal, clock):
+    progress = run_log.Progress('train', 10, already=4)
+    clock[0] += 3600
+    progress.update(6, 0.5)  # 2 steps in an hour, 4 to go
+    assert terminal.line().endswith('| 6/10, loss 0.5000, 2:00:00 to go')
+
+
+def test_progress_leaves_an_empty_line_behind(terminal):
+    progress = run_log.Progress('dev', 3)
     progress.update(3, 0.5)
-    drawn = len(stream.getvalue())
+    assert terminal.line()
     progress.close()
-    assert stream.getvalue()[drawn:] == '\r\x1b[K'
+    assert terminal.line() == '' and '\n' not in terminal.getvalue()
+    assert terminal.getvalue().endswith('\r')
+    del progress
+    assert terminal.line() == ''
+
+
+def test_progress_goes_on_after_a_message(terminal):
+    progress = run_log.Progress('dev', 3)
+    progress.update(1, 0.5)
+    progress.close()
+    terminal.write('a message\n')
+    assert terminal.line() == ''
+    progress.update(2, 0.25)
+    assert terminal.line().startswith('dev |') and '| 2/3, loss 0.2500' in terminal.line()
+    assert terminal.getvalue().count('a message') == 1
 
 
 def test_progress_goes_to_the_standard_output(capsys, monkeypatch):
@@ -74,11 +109,31 @@ def test_progress_goes_to_the_standard_output(capsys, monkeypatch):
     assert 'test |' in capsys.readouterr().out
 
 
-@pytest.mark.parametrize('seconds, text', [
-    (0, '0:00:00'), (0.99, '0:00:00'), (59, '0:00:59'), (60, '0:01:00'), (61.5, '0:01:01'),
-    (3599, '0:59:59'), (3600, '1:00:00'), (3661, '1:01:01'), (360000, '100:00:00')])
-def test_format_duration(seconds, text):
-    assert files.format_duration(seconds) == text
+@pytest.mark.parametrize('columns, width', (('30', 29), ('79', 78), ('200', 79), ('0', 79)))
+def test_a_bar_keeps_to_one_line(terminal, monkeypatch, columns, width):
+    monkeypatch.setenv('COLUMNS', columns)
+    run_log.Progress('train', 8).update(8, 0.5)
+    assert max(map(len, terminal.getvalue().split('\r'))) == width
+
+
+def test_a_bar_of_bytes(terminal, clock):
+    with run_log.Bar('a.tgz', 4000000, 1000000, unit='B', unit_scale=True) as bar:
+        clock[0] += 10
+        bar.update(1000000)  # 1 MB in 10 s, 2 MB to go
+        drawn = terminal.line()
+        clock[0] += 0.05
+        bar.update(100000)   # too soon to draw again
+        assert terminal.line() == drawn == (
+            'a.tgz |############------------| 2.00MB/4.00MB, 00:20 to go')
+    assert terminal.line() == ''
+
+
+def test_a_bar_of_unknown_length_counts(terminal, clock):
+    with run_log.Bar('a.tgz', None, unit='B', unit_scale=True) as bar:
+        clock[0] += 10
+        bar.update(3000000)
+        assert terminal.line() == 'a.tgz 3.00MB'
+    assert terminal.line() == ''
 
 
 def test_messages_are_plain_lines_of_the_standard_output(capsys):
@@ -94,95 +149,6 @@ def test_messages_are_plain_lines_of_the_standard_output(capsys):
         root.handlers[:] = handlers
         root.setLevel(level)
         logging.getLogger('tensorflow').setLevel(logging.NOTSET)
-
-
-# Folders and files
-
-
-def test_make_dir_makes_all_folders_and_leaves_them_empty(tmp_path):
-    path = tmp_path / 'a' / 'b'
-    files.make_dir(str(path), 'ds_logs_dir')
-    assert path.is_dir() and os.listdir(path) == []
-
-
-def test_make_dir_keeps_what_is_there(tmp_path):
-    (tmp_path / 'notes.txt').write_text('mine')
-    files.make_dir(str(tmp_path), 'ds_logs_dir')
-    assert os.listdir(tmp_path) == ['notes.txt']
-
-
-@pytest.mark.parametrize('below', ['', 'sub/folder'])
-def test_make_dir_names_setting_and_path_of_a_plain_file(tmp_path, below):
-    (tmp_path / 'plain').write_text('mine')
-    path = os.path.join(tmp_path, 'plain', below).rstrip('/')
-    with pytest.raises(errors.ConfigError) as error:
-        files.make_dir(path, 'ds_export_dir')
-    assert str(error.value).startswith('ds_export_dir: cannot write to %s: ' % path)
-    assert (tmp_path / 'plain').read_text() == 'mine'
-
-
-def test_make_dir_refuses_an_empty_path():
-    with pytest.raises(errors.ConfigError, match='ds_logs_dir: cannot write'):
-        files.make_dir('', 'ds_logs_dir')
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason='root may write everywhere')
-@pytest.mark.parametrize('below', ['', 'sub'])
-def test_make_dir_in_a_read_only_folder(tmp_path, below):
-    folder = tmp_path / 'locked'
-    folder.mkdir(mode=0o555)
-    with pytest.raises(errors.ConfigError, match='ds_checkpoint_dir.*Permission denied'):
-        files.make_dir(str(folder / below), 'ds_checkpoint_dir')
-
-
-def test_make_dir_on_a_full_disk(tmp_path, monkeypatch):
-    def full(*_):
-        raise OSError(28, 'No space left on device')
-    monkeypatch.setattr('builtins.open', full)
-    with pytest.raises(errors.ConfigError, match='ds_logs_dir: .*: No space left on device'):
-        files.make_dir(str(tmp_path), 'ds_logs_dir')
-
-
-def test_run_dir_is_named_after_the_time(tmp_path):
-    path = run_folder.make_run_dir(str(tmp_path / 'logs'), NOON)
-    assert path == str(tmp_path / 'logs' / '20260304-120506') and os.path.isdir(path)
-
-
-def test_run_dir_of_now(tmp_path):
-    before = time.time()
-    name = os.path.basename(run_folder.make_run_dir(str(tmp_path)))
-    made = time.mktime(time.strptime(name, '%Y%m%d-%H%M%S'))
-    assert int(before) <= made <= time.time()
-
-
-def test_run_dirs_of_one_second_differ(tmp_path):
-    paths = [run_folder.make_run_dir(str(tmp_path), NOON) for _ in range(3)]
-    assert len(set(paths)) == 3
-    assert sorted(paths) == paths
-    assert sorted(os.listdir(tmp_path)) == [os.path.basename(path) for path in paths]
-    assert all(name.startswith('20260304-120506') for name in os.listdir(tmp_path))
-
-
-def test_run_dir_names_the_setting_of_a_bad_folder(tmp_path):
-    (tmp_path / 'logs').write_text('mine')
-    with pytest.raises(errors.ConfigError, match='ds_logs_dir: '):
-        run_folder.make_run_dir(str(tmp_path / 'logs'))
-
-
-def test_write_file_leaves_only_the_file(tmp_path):
-    path = tmp_path / 'hyper.json'
-    path.write_text('something longer from before')
-    files.write_file(str(path), 'caf\u00e9\n')
-    assert path.read_bytes() == b'caf\xc3\xa9\n'
-    assert os.listdir(tmp_path) == ['hyper.json']
-
-
-def test_write_file_that_fails_keeps_the_old_file(tmp_path):
-    path = tmp_path / 'hyper.json'
-    path.write_text('old')
-    with pytest.raises(UnicodeEncodeError):
-        files.write_file(str(path), 'n\udcff')
-    assert path.read_text() == 'old'
 
 
 # JSON
@@ -280,67 +246,3 @@ def test_merge_logs_takes_any_folder_name(tmp_path):
     write_run(tmp_path / 'logs 1 x', 'b', '{"n": 2}')
     run_log.merge_logs(str(logs))
     assert merged(logs) == [{'n': 1}]
-
-
-# Revision
-
-
-def make_repository(folder, branch='topic', revision=HASH):
-    """As much of a repository as `git rev-parse` asks for."""
-    git = folder / '.git'
-    (git / 'refs' / 'heads').mkdir(parents=True)
-    (git / 'objects').mkdir()
-    (git / 'HEAD').write_text('ref: refs/heads/%s\n' % branch)
-    (git / 'refs' / 'heads' / branch).write_text(revision + '\n')
-    return folder
-
-
-@pytest.fixture
-def git(monkeypatch):
-    if shutil.which('git') is None:
-        pytest.skip('git is not there')
-    for name in ('GIT_DIR', 'GIT_WORK_TREE'):
-        monkeypatch.delenv(name, raising=False)
-
-
-def test_git_revision(tmp_path, monkeypatch, git):
-    monkeypatch.setattr(settings, 'PROJECT_DIR', str(make_repository(tmp_path)))
-    assert run_folder.git_revision() == (HASH, 'topic')
-
-
-def test_git_revision_outside_of_a_repository(tmp_path, monkeypatch):
-    monkeypatch.setattr(settings, 'PROJECT_DIR', str(tmp_path))
-    assert run_folder.git_revision() == (None, None)
-
-
-def test_git_revision_is_not_that_of_a_repository_around(tmp_path, monkeypatch, git):
-    (make_repository(tmp_path) / 'project').mkdir()
-    monkeypatch.setattr(settings, 'PROJECT_DIR', str(tmp_path / 'project'))
-    assert run_folder.git_revision() == (None, None)
-
-
-def test_git_revision_of_a_damaged_repository_is_not_that_around(tmp_path, monkeypatch, git):
-    (make_repository(tmp_path) / 'project' / '.git').mkdir(parents=True)
-    monkeypatch.setattr(settings, 'PROJECT_DIR', str(tmp_path / 'project'))
-    assert run_folder.git_revision() == (None, None)
-
-
-def test_git_revision_is_not_that_of_git_dir(tmp_path, monkeypatch, git):
-    own, other = tmp_path / 'own', tmp_path / 'other'
-    monkeypatch.setattr(settings, 'PROJECT_DIR', str(make_repository(own)))
-    make_repository(other, 'else', HASH[::-1])
-    monkeypatch.setenv('GIT_DIR', str(other / '.git'))
-    assert run_folder.git_revision() == (HASH, 'topic')
-
-
-def test_git_revision_without_commits(tmp_path, monkeypatch, git):
-    make_repository(tmp_path)
-    (tmp_path / '.git' / 'refs' / 'heads' / 'topic').unlink()
-    monkeypatch.setattr(settings, 'PROJECT_DIR', str(tmp_path))
-    assert run_folder.git_revision()[0] is None
-
-
-def test_git_revision_without_git(tmp_path, monkeypatch):
-    monkeypatch.setattr(settings, 'PROJECT_DIR', str(make_repository(tmp_path)))
-    monkeypatch.setenv('PATH', str(tmp_path))
-    assert run_folder.git_revision() == (None, None)

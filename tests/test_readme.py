@@ -2,7 +2,7 @@
 import os
 import re
 
-from conftest import PROJECT
+from helpers import PROJECT
 from util import config
 
 TEXT = open(os.path.join(PROJECT, 'README.md'), encoding='utf-8').read()

@@ -1,4 +1,6 @@
 """The recurrent layers against plain loops in NumPy, and their gradients."""
+import functools
+
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
@@ -42,22 +44,55 @@ def draw(n_steps=T, batch=B, n_in=N_IN, n_cell=N, seed=1):
     return [rng.normal(0, 0.7, shape).astype(np.float32) for shape in shapes]
 
 
-def run(values, lengths, weights=None, implementation='own'):
-    """Outputs [T, B, 2*N]; with weights [T, B, 2*N] also the gradients of their product with the
-    outputs, summed, for all of `NAMES`. The sizes T and B are unknown to the graph."""
-    with tf.Graph().as_default(), tf.Session() as session:
-        inputs = tf.placeholder(tf.float32, [None, None, values[0].shape[2]])
-        seq_length = tf.placeholder(tf.int32, [None])
-        variables = [tf.get_variable(name, initializer=value)
-                     for name, value in zip(NAMES[1:], values[1:])]
-        outputs = rnn.bidirectional_lstm(inputs, seq_length, variables[:2], variables[2:],
-                                         implementation)
-        session.run(tf.global_variables_initializer())
-        feed = {inputs: values[0], seq_length: lengths}
+class Layer:
+    """A graph with a layer 4 whose sizes T and B are unknown to it, and its gradients.
+
+    Args:
+      build: function(inputs, seq_length, variables) of the outputs.
+      names: names of the variables.
+      shapes: shape of the inputs' last axis, then of each variable.
+      needs_gradients: whether gradients are built.
+    """
+
+    def __init__(self, build, names, shapes, needs_gradients=True):
+        with tf.Graph().as_default() as graph:
+            self.inputs = tf.placeholder(tf.float32, [None, None, *shapes[0]])
+            self.seq_length = tf.placeholder(tf.int32, [None])
+            variables = [tf.get_variable(name, shape) for name, shape in zip(names, shapes[1:])]
+            self.assign = [v.initializer for v in variables]
+            self.initial_values = [v.initial_value for v in variables]
+            self.outputs = build(self.inputs, self.seq_length, variables)
+            self.weights = tf.placeholder(tf.float32, [None, None, None])
+            self.gradients = needs_gradients and tf.gradients(
+                tf.reduce_sum(self.outputs * self.weights), [self.inputs, *variables])
+            self.session = tf.Session(graph=graph)
+
+    def run(self, values, lengths, weights=None):
+        """Outputs, for values of the inputs and of each variable; with weights of the outputs'
+        shape also the gradients of their product with the outputs, summed, for all values."""
+        self.session.run(self.assign, dict(zip(self.initial_values, values[1:])))
+        feed = {self.inputs: values[0], self.seq_length: lengths}
         if weights is None:
-            return session.run(outputs, feed)
-        gradients = tf.gradients(tf.reduce_sum(outputs * np.float32(weights)), [inputs, *variables])
-        return session.run([outputs, gradients], feed)
+            return self.session.run(self.outputs, feed)
+        return self.session.run([self.outputs, self.gradients], {**feed, self.weights: weights})
+
+
+def shapes_of(values):
+    """Shapes as `Layer` takes them, hashable."""
+    return (values[0].shape[2:], *(value.shape for value in values[1:]))
+
+
+@functools.cache  # building a graph takes longer than running it
+def lstm_layer(shapes, implementation):
+    def build(inputs, seq_length, variables):
+        return rnn.bidirectional_lstm(inputs, seq_length, variables[:2], variables[2:],
+                                      implementation)
+    return Layer(build, NAMES[1:], shapes)
+
+
+def run(values, lengths, weights=None, implementation='own'):
+    """`Layer.run` of the LSTM: outputs [T, B, 2*N], gradients for all of `NAMES`."""
+    return lstm_layer(shapes_of(values), implementation).run(values, lengths, weights)
 
 
 def loss_weights(n_steps=T, batch=B, n_cell=N):
@@ -300,20 +335,16 @@ def draw_vanilla(n_steps=T, batch=B, seed=5):
     return [rng.normal(0, 0.6, shape).astype(np.float32) for shape in shapes]
 
 
+@functools.cache
+def vanilla_layer(shapes, ceiling, is_training):
+    def build(inputs, seq_length, variables):
+        return rnn.bidirectional_relu(inputs, seq_length, *variables, ceiling, is_training)
+    return Layer(build, VANILLA[1:], shapes, needs_gradients=is_training)
+
+
 def run_vanilla(values, lengths, weights=None, ceiling=CEILING, is_training=True):
-    """As `run`: outputs, and with weights [T, B, N] the gradients for all of `VANILLA`."""
-    with tf.Graph().as_default(), tf.Session() as session:
-        inputs = tf.placeholder(tf.float32, [None, None, N_IN])
-        seq_length = tf.placeholder(tf.int32, [None])
-        variables = [tf.get_variable(name, initializer=value)
-                     for name, value in zip(VANILLA[1:], values[1:])]
-        outputs = rnn.bidirectional_relu(inputs, seq_length, *variables, ceiling, is_training)
-        session.run(tf.global_variables_initializer())
-        feed = {inputs: values[0], seq_length: lengths}
-        if weights is None:
-            return session.run(outputs, feed)
-        gradients = tf.gradients(tf.reduce_sum(outputs * np.float32(weights)), [inputs, *variables])
-        return session.run([outputs, gradients], feed)
+    """`Layer.run` of the paper's layer: outputs [T, B, N], gradients for all of `VANILLA`."""
+    return vanilla_layer(shapes_of(values), ceiling, is_training).run(values, lengths, weights)
 
 
 def automatic_vanilla(values, lengths, weights):

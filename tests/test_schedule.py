@@ -3,7 +3,8 @@ import math
 
 import pytest
 
-from conftest import load_config
+from helpers import load_config
+from util import records
 from util.run import schedule
 
 START = schedule.INITIAL_STATE
@@ -30,11 +31,11 @@ def test_every_stage_has_as_many_epochs():
 
 def test_a_stopped_stage_leaves_fewer_epochs():
     config = load_config(training_iters=3, segment_lengths='100,full', num_tries=2)
-    state = START._replace(epoch=2, tries=2, lr_factor=0.25)
+    state = START._replace(epoch=2, bad_validations=2, lr_factor=0.25)
     assert schedule.stopped(config, state) and schedule.stage_done(config, state)
     following = schedule.next_stage(config, state)
-    assert (following.stage, following.stage_start, following.tries, following.lr_factor) == (
-        1, 2, 0, 1.0)
+    assert (following.stage, following.stage_start, following.bad_validations,
+            following.lr_factor) == (1, 2, 0, 1.0)
     assert schedule.n_epochs(config, following) == 5
     assert following.best_dev_loss == state.best_dev_loss
 
@@ -52,6 +53,24 @@ def test_what_is_due_is_due_after_the_last_epoch_of_a_stage_too():
     second = START._replace(stage=1, stage_start=5)
     assert [n for n in range(6, 11) if schedule.due(3, n, config, second)] == [6, 9, 10]
     assert not any(schedule.due(0, n, config, START) for n in range(1, 6))
+
+
+def test_a_checkpoint_is_due_every_so_many_epochs_and_at_the_end_of_a_stage():
+    config = load_config(training_iters=5, checkpoint_step=2, num_tries=2)
+    due = [schedule.checkpoint_due(config, START._replace(epoch=n)) for n in range(1, 6)]
+    assert due == [False, True, False, True, True]
+    assert schedule.checkpoint_due(config, START._replace(epoch=3, bad_validations=2))
+    config = load_config(training_iters=2, checkpoint_step=0)
+    assert [schedule.checkpoint_due(config, START._replace(epoch=n)) for n in (1, 2)] == [
+        False, True]
+
+
+def test_steps_add_up_to_their_epoch():
+    examples = 3 * [records.Example(records.Utterance('a.wav', 'a', 'A'), 'a', 5, 0.05)]
+    state = schedule.after_step(START, records.Step(0, examples), 2.0)
+    state = schedule.after_step(state, records.Step(2, examples[:1]), 10.0)  # 1 was unreadable
+    assert (state.epoch, state.epoch_step, state.epoch_done, state.epoch_loss) == (0, 3, 4, 16.0)
+    assert schedule.after_epoch(state) == START._replace(epoch=1)
 
 
 def test_the_learning_rate_stays_without_settings():
@@ -80,19 +99,19 @@ def test_a_plateau_worse_halve_better_worse_stop():
     state, history = START, []
     for loss in (5.0, 6.0, 4.0, 4.0):
         state = schedule.after_validation(config, state, loss)
-        history.append((state.best_dev_loss, state.tries, state.lr_factor,
+        history.append((state.best_dev_loss, state.bad_validations, state.lr_factor,
                         schedule.stopped(config, state)))
     assert history == [(5.0, 0, 1.0, False), (5.0, 1, 0.5, False), (4.0, 1, 0.5, False),
                        (4.0, 2, 0.25, True)]
     assert schedule.learning_rate(config, state, 1) == 0.25
 
 
-def test_tries_are_counted_anew_after_a_better_loss_where_that_is_asked_for():
+def test_patience_begins_anew_after_a_better_loss_where_that_is_asked_for():
     config = load_config(num_tries=2, reset_tries=1)
     state = START
     for loss in (5.0, 6.0, 4.0, 4.5):
         state = schedule.after_validation(config, state, loss)
-    assert state.tries == 1 and not schedule.stopped(config, state)
+    assert state.bad_validations == 1 and not schedule.stopped(config, state)
 
 
 def test_a_loss_that_is_no_number_is_no_better():

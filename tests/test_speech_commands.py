@@ -1,15 +1,14 @@
 """util.importers.speech_commands: words, the official lists, what is left out."""
 import collections
-import csv
 import os
 
 import pytest
-from conftest import PROJECT, load_config, speech, write_wav
 
-from util import errors, text
+from corpora import check_against_index, list_corpus, read_corpus, read_index
+from helpers import speech, write_wav
+from util import errors
 from util.importers import speech_commands
 
-SHARED = os.path.join(PROJECT, '..', 'shared', 'data')
 NAMES = ['bed/0c40e715_nohash_0.wav', 'bed/0c40e715_nohash_1.wav', 'bed/3bb68054_nohash_0.wav',
          'cat/00b01445_nohash_0.wav', 'cat/0c40e715_nohash_0.wav']
 
@@ -28,7 +27,7 @@ def tree(tmp_path, fetched):
 
 
 def listed(path):
-    return speech_commands.list_utterances(str(path), load_config(importer='speech_commands'))
+    return list_corpus(speech_commands, path)
 
 
 def test_official_split_and_transcripts(tree):
@@ -75,27 +74,21 @@ def test_the_folder_above_what_was_fetched_does(tree, fetched):
     prefix = 'speech_commands_v0.02/'
     assert [u.name for u in train] == [prefix + NAMES[0], prefix + NAMES[2]]
     assert [u.name for u in test if not u.exclusion_reason] == [prefix + NAMES[1]]
-    assert [u.name for u in dev + test if u.exclusion_reason] == [prefix + NAMES[3], prefix + NAMES[4]]
+    assert [u.name for u in dev + test if u.exclusion_reason] == [
+        prefix + NAMES[3], prefix + NAMES[4]]
     assert os.path.isfile(train[0].wav_filename)
-    assert fetched[0][:2] == (str(words), 'testing_list.txt')  # to go on where it was killed
+    # it is asked for all the same, so that a fetch that was interrupted goes on
+    assert fetched[0][:2] == (str(words), 'testing_list.txt')
 
 
-def test_real_speech_agrees_with_its_index(tmp_path, fetched):
-    path = os.path.join(SHARED, 'index.tsv')
-    if not os.path.exists(path):
-        pytest.skip('no shared speech data')
+def test_real_speech_agrees_with_its_index(tmp_path, shared_data, fetched):
     name = 'speech_commands_v0.01_sample'
-    with open(path, encoding='utf-8') as file:
-        rows = {row['file']: row for row in csv.DictReader(
-            file, delimiter='\t', quoting=csv.QUOTE_NONE) if row['set'] == name}
-    config = load_config(importer='speech_commands', cache_dir=tmp_path / 'cache')
-    sets = speech_commands.read_data_sets(os.path.join(SHARED, name), config, text.Alphabet())
-    assert [len(data_set) for data_set in sets] == [120, 35, 45] and len(rows) == 200
-    speakers = collections.defaultdict(set)
+    sets = read_corpus(speech_commands, shared_data(name), cache_dir=tmp_path / 'cache')
+    assert [len(data_set) for data_set in sets] == [120, 35, 45]
+    rows = read_index(shared_data, name, name)
+    check_against_index(sets, rows)
+    sets_of = collections.defaultdict(set)
     for data_set in sets:
         for example in data_set.examples:
-            row = rows.pop('%s/%s' % (name, example.utterance.name))
-            speakers[row['speaker']].add(data_set.name)
-            assert example.transcript == row['text']
-            assert example.seconds == pytest.approx(float(row['seconds']), abs=0.01)
-    assert not rows and all(len(names) == 1 for names in speakers.values())
+            sets_of[rows[example.utterance.name]['speaker']].add(data_set.name)
+    assert all(len(names) == 1 for names in sets_of.values())

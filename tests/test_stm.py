@@ -1,9 +1,8 @@
-"""Time-marked transcripts: finding files, times, lines that can't be parsed, the split."""
-import os
-
+"""Time-marked transcripts: finding files, times, lines that cannot be parsed, the split."""
 import pytest
 
-from conftest import write_wav
+from corpora import write_lines
+from helpers import write_wav
 from util import records
 from util.corpora import stm
 
@@ -11,34 +10,32 @@ KEY = r'call(\d+)'
 
 
 def parse(line, recording='7'):
-    """A line "<start> <stop> <words>"."""
+    """Returns the Part of a line "<start> <stop> <words>"."""
     start, stop, words = line.split(' ', 2)
     return stm.Part(recording, *stm.parse_times(start, stop), words)
 
 
-def write(path, content):
-    os.makedirs(path.parent, exist_ok=True)
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return str(path)
+def write_files(folder, *names):
+    for name in names:
+        write_lines(folder / name, [])
 
 
 def test_files_are_found_at_any_depth_by_their_names_in_any_case(tmp_path):
-    for name in ('b/CALL2.TXT', 'a/x/call10.txt', 'a/call.txt', 'call3.text', 'b/._call4.txt'):
-        write(tmp_path / name, '')
+    write_files(tmp_path, 'b/CALL2.TXT', 'a/x/call10.txt', 'a/call.txt', 'call3.text',
+                'b/._call4.txt')
     assert stm.find_by_name(str(tmp_path), '.txt', KEY) == [
         ('10', str(tmp_path / 'a/x/call10.txt')), ('2', str(tmp_path / 'b/CALL2.TXT'))]
 
 
 def test_a_copy_of_a_transcript_does_not_count_again(tmp_path):
-    for name in ('trans/call1.txt', 'orig/call1.txt'):
-        write(tmp_path / name, '')
+    write_files(tmp_path, 'trans/call1.txt', 'orig/call1.txt')
     assert stm.find_by_name(str(tmp_path), '.txt', KEY) == [
         ('1', str(tmp_path / 'orig/call1.txt'))]
 
 
 def test_a_converted_recording_is_used_instead_of_its_sphere_source(tmp_path):
-    for name in ('z/call1.sph', 'a/call1.flac', 'z/call2.sph', 'a/call2.wav', 'a/call3.sph'):
-        write(tmp_path / name, '')
+    write_files(tmp_path, 'z/call1.sph', 'a/call1.flac', 'z/call2.sph', 'a/call2.wav',
+                'a/call3.sph')
     assert stm.find_recordings(str(tmp_path), KEY) == {
         '1': str(tmp_path / 'a/call1.flac'), '2': str(tmp_path / 'a/call2.wav'),
         '3': str(tmp_path / 'a/call3.sph')}
@@ -47,7 +44,7 @@ def test_a_converted_recording_is_used_instead_of_its_sphere_source(tmp_path):
 @pytest.mark.parametrize('start, stop', (
     ('2', '1'), ('1', '1'), ('-1', '2'), ('nan', '2'), ('1', 'nan'), ('1', 'inf'), ('1', 'x'),
     ('', '2'), ('1.2.3', '2')))
-def test_times_that_are_no_stretch_are_refused_with_both(start, stop):
+def test_times_that_do_not_rise_are_refused_with_both(start, stop):
     with pytest.raises(ValueError) as error:
         stm.parse_times(start, stop)
     assert repr(start) in str(error.value) and repr(stop) in str(error.value)
@@ -58,8 +55,11 @@ def test_times_are_seconds():
 
 
 def list_parts(folder, content, recordings):
-    path = write(folder / 'text/call7.txt', content)
-    return stm.list_parts(path, str(folder), recordings, parse)
+    """Returns the parts of a transcript with this content, as bytes or text."""
+    path = folder / 'text/call7.txt'
+    path.parent.mkdir()
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return stm.list_parts(str(path), str(folder), recordings, parse)
 
 
 def test_parts_are_named_by_recording_and_times(tmp_path):
@@ -76,26 +76,29 @@ def test_a_bad_line_is_named_by_file_and_number_and_the_others_stay(tmp_path):
     assert parts[1].name == 'text/call7.txt:3' and 'line 3: ' in parts[1].exclusion_reason
 
 
-def test_a_byte_that_is_not_utf8_costs_only_its_line(tmp_path):
+def test_a_byte_that_is_not_utf8_leaves_the_other_lines_as_they_are(tmp_path):
     parts = list_parts(tmp_path, b'0 1 caf\xe9\n1 2 two\n', {'7': 'call7.wav'})
     assert [part.transcript for part in parts] == ['caf\ufffd', 'two']
 
 
-def test_a_part_without_recording_has_a_problem_that_names_it(tmp_path):
+def test_a_part_without_recording_has_an_exclusion_reason_that_names_it(tmp_path):
     [part] = list_parts(tmp_path, '1 2 one', {'8': 'call8.wav'})
     assert part.name == 'text/call7.txt#1.00-2.00'
     assert part.exclusion_reason == 'no audio file of recording 7'
 
 
-def test_a_transcript_that_cannot_be_read_is_one_problem(tmp_path):
+def test_a_transcript_that_cannot_be_read_is_one_excluded_utterance(tmp_path):
     [part] = stm.list_parts(str(tmp_path / 'gone.txt'), str(tmp_path), {}, parse)
-    assert (part.name, part.exclusion_reason) == ('gone.txt', 'cannot be read: No such file or directory')
+    assert (part.name, part.exclusion_reason) == (
+        'gone.txt', 'cannot be read: No such file or directory')
 
 
 def make_conversations(folder, numbers):
-    """Transcripts of calls with one utterance each: [(key, path)] and {key: audio path}."""
+    """Writes transcripts of calls, one utterance each; returns [(key, path)] and {key: path of the
+    audio}, which is not written."""
     keys = ['%03d' % number for number in numbers]
-    paths = [(key, write(folder / ('call%s.txt' % key), '0 1 words of %s' % key)) for key in keys]
+    paths = [(key, write_lines(folder / ('call%s.txt' % key), ['0 1 words of %s' % key]))
+             for key in keys]
     return paths, {key: str(folder / ('call%s.wav' % key)) for key in keys}
 
 
@@ -121,7 +124,7 @@ def test_a_recording_without_transcript_is_named_in_the_training_set(tmp_path):
 
 def test_transcripts_of_one_conversation_stay_in_one_set(tmp_path):
     transcripts, recordings = make_conversations(tmp_path, range(1, 101))
-    other = ('100', write(tmp_path / 'b/call100.txt', '2 3 the other speaker'))
+    other = ('100', write_lines(tmp_path / 'b/call100.txt', ['2 3 the other speaker']))
     listing = stm.list_conversations(str(tmp_path), recordings, transcripts + [other], parse)
     assert [part.transcript for part in listing.test] == ['words of 100', 'the other speaker']
     assert len(listing.train) == 98 and len(listing.dev) == 1

@@ -2,9 +2,8 @@
 import numpy as np
 import pytest
 
-from conftest import load_config, speech
-from corpora import write_sphere
-from util import audio, errors, text
+from corpora import list_corpus, read_corpus, two_voices, write_lines, write_sphere
+from util import audio, errors
 from util.importers import swb
 
 RATE = 8000
@@ -17,7 +16,7 @@ SIDE_B = ['sw2001B-ms98-a-0001 0.000000 2.250000 uh-huh']
 
 @pytest.fixture
 def folder(tmp_path):
-    """The conversation 2001 in the layout of discs and transcripts."""
+    """A folder with the conversation 2001, in the layout of discs and transcripts."""
     put_audio(tmp_path, 2001)
     put_transcript(tmp_path, 2001, 'A', SIDE_A)
     put_transcript(tmp_path, 2001, 'B', SIDE_B)
@@ -25,27 +24,26 @@ def folder(tmp_path):
 
 
 def put_audio(folder, number):
-    """A conversation of 6 s with another voice on each channel; its samples [n, 2]."""
-    samples = np.stack([speech(6, 1, RATE), speech(6, 2, RATE)], axis=1)
+    """Writes the audio of a conversation; returns its samples [n, 2]."""
+    samples = two_voices(RATE)
     write_sphere(folder / ('swb1_d1/data/sw0%d.sph' % number), samples, RATE)
     return samples
 
 
 def put_transcript(folder, number, side, lines):
-    path = folder / ('swb_ms98_transcriptions/%d/%d/sw%d%s-ms98-a-trans.text' % (
-        number // 100, number, number, side))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text('\n'.join(lines) + '\n')
-    path.with_name(path.name.replace('trans', 'word')).write_text('not a transcript\n')
+    """Writes the transcript of one side of a conversation, and a file that is none beside it."""
+    path = 'swb_ms98_transcriptions/%d/%d/sw%d%s-ms98-a-%%s.text' % (
+        number // 100, number, number, side)
+    write_lines(folder / (path % 'trans'), lines)
+    write_lines(folder / (path % 'word'), ['not a transcript'])
 
 
 def read(folder):
-    config = load_config(importer='swb', sample_rate=RATE)
-    return swb.read_data_sets(str(folder), config, text.Alphabet())
+    return read_corpus(swb, folder, sample_rate=RATE)
 
 
 def list_all(folder):
-    return swb.list_utterances(str(folder), load_config(importer='swb'))
+    return list_corpus(swb, folder)
 
 
 def test_a_conversation_is_read_in_parts_without_its_silences(folder, caplog):

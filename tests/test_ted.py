@@ -4,11 +4,13 @@ import logging
 import numpy as np
 import pytest
 
-from conftest import load_config, speech, write_wav
-from corpora import write_sphere
-from util import audio, errors, text
-from util.corpora import download
+from corpora import list_corpus, read_corpus, write_lines, write_sphere
+from helpers import speech, write_wav
+from util import audio, errors
+from util.corpora import fetch
 from util.importers import ted
+
+pytestmark = pytest.mark.usefixtures('fetched')  # nothing is downloaded
 
 RATE = 16000
 # Words of six lines of a talk of 30 s
@@ -21,23 +23,12 @@ LINES = [';; a comment line',
 WORDS = ['good day to you', "it's a fine morning", 'and we are glad', 'to be here']
 
 
-@pytest.fixture(autouse=True)
-def fetched(monkeypatch):
-    """The (folder, marker, addresses) that were to be fetched; nothing is."""
-    asked = []
-    monkeypatch.setattr(download, 'fetch_corpus', lambda folder, marker, archives: asked.append(
-        (folder, marker, [archive.url for archive in archives])))
-    return asked
-
-
 def write_stm(folder, set_name, lines, talk='Ann_2010'):
-    path = folder / set_name / 'stm' / (talk + '.stm')
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text('\n'.join(lines) + '\n', encoding='utf-8')
+    write_lines(folder / set_name / 'stm' / (talk + '.stm'), lines)
 
 
 def make_release(folder, **lines_of):
-    """A release folder whose sets have one talk of 30 s with these STM lines."""
+    """Writes a release whose sets have one talk of 30 s with these STM lines; returns `folder`."""
     for set_name, lines in lines_of.items():
         write_sphere(folder / set_name / 'sph/Ann_2010.sph', speech(30), RATE, byte_order='10')
         write_stm(folder, set_name, lines)
@@ -45,11 +36,11 @@ def make_release(folder, **lines_of):
 
 
 def read(folder):
-    return ted.read_data_sets(str(folder), load_config(importer='ted'), text.Alphabet())
+    return read_corpus(ted, folder)
 
 
 def list_all(folder):
-    return ted.list_utterances(str(folder), load_config(importer='ted'))
+    return list_corpus(ted, folder)
 
 
 def words_of(line):
@@ -170,17 +161,18 @@ def test_a_part_that_lies_beyond_the_audio_is_excluded(tmp_path, caplog):
 def test_the_release_is_found_in_or_as_the_folder(tmp_path, fetched, inside):
     make_release(tmp_path / inside, train=LINES, dev=LINES[:2], test=LINES[3:5])
     assert [len(utterances) for utterances in list_all(tmp_path)] == [4, 1, 2]
-    for folder, marker, urls in fetched:
+    for folder, marker, archives in fetched:
         assert (folder, marker) == (str(tmp_path), 'TEDLIUM_release2')
-        assert urls == ['https://www.openslr.org/resources/19/TEDLIUM_release2.tar.gz']
+        assert [archive.url for archive in archives] == [
+            'https://www.openslr.org/resources/19/TEDLIUM_release2.tar.gz']
     assert len(fetched) == (inside == 'TEDLIUM_release2')
 
 
 def test_a_release_that_is_missing_is_fetched(tmp_path, monkeypatch):
-    def fetch(folder, marker, archives):
+    def put_release(folder, marker, archives):
         make_release(tmp_path / 'data' / marker, dev=LINES)
 
-    monkeypatch.setattr(download, 'fetch_corpus', fetch)
+    monkeypatch.setattr(fetch, 'fetch_corpus', put_release)
     assert [len(utterances) for utterances in list_all(tmp_path / 'data')] == [0, 4, 0]
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from conftest import PROJECT
+from helpers import PROJECT
 from util import errors, text
 
 SEED_FEATURES = os.path.join(PROJECT, 'tests', 'data', 'seed_features.npz')

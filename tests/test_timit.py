@@ -1,6 +1,5 @@
 """TIMIT: upper- and lower-case trees, SPHERE and WAV, sa sentences, who is in which set."""
 import collections
-import csv
 import os
 import shutil
 
@@ -8,11 +7,12 @@ import numpy as np
 import pytest
 import soundfile
 
-from conftest import PROJECT, load_config, speech, write_wav
-from util import errors, text
+from corpora import (check_against_index, list_corpus, read_corpus, read_index, write_lines,
+                     write_sphere)
+from helpers import speech, write_wav
+from util import errors
 from util.importers import timit
 
-DATA = os.path.join(PROJECT, '..', 'shared', 'data')
 SENTENCES = ('SA1', 'SI648', 'SX18')
 WORDS = {'SA1': 'She had your dark suit.', 'SI648': 'A sailboat may have a bone.',
          'SX18': 'Critical equipment needs proper maintenance.'}
@@ -20,33 +20,27 @@ DIALECT_OF = {'FCJF0': 'DR1', 'MDAB0': 'DR1', 'FAKS0': 'DR1', 'FELC0': 'DR1', 'M
 
 
 def write_timit_sphere(path, samples):
-    """A SPHERE file with the header fields that TIMIT's have."""
-    fields = ['NIST_1A', '   1024', 'database_id -s5 TIMIT', 'database_version -s3 1.0',
-              'utterance_id -s8 cjf0_sa1', 'channel_count -i 1',
-              'sample_count -i %d' % len(samples), 'sample_rate -i 16000',
-              'sample_min -i %d' % samples.min(), 'sample_max -i %d' % samples.max(),
-              'sample_n_bytes -i 2', 'sample_byte_format -s2 01', 'sample_sig_bits -i 16',
-              'end_head', '']
-    with open(path, 'wb') as file:
-        file.write('\n'.join(fields).encode().ljust(1024) + samples.astype('<i2').tobytes())
+    """Writes a SPHERE file with the header fields that TIMIT's have."""
+    write_sphere(path, samples, 16000, coding='', extra=[
+        'database_id -s5 TIMIT', 'database_version -s3 1.0', 'utterance_id -s8 cjf0_sa1',
+        'sample_min -i %d' % samples.min(), 'sample_max -i %d' % samples.max()])
 
 
 def write_speaker(root, tree, speaker, lower=False, sentences=SENTENCES):
-    """A speaker's sentences in the disc's layout; returns the folder."""
+    """Writes a speaker's sentences in the disc's layout; returns the speaker's folder."""
     place = os.path.join(tree, DIALECT_OF.get(speaker, 'DR8'), speaker)
     folder = root / (place.lower() if lower else place)
-    os.makedirs(folder)
     for i, sentence in enumerate(sentences):
         names = [sentence + ending for ending in ('.WAV', '.TXT', '.PHN')]
         wav, txt, phn = [name.lower() if lower else name for name in names]
         write_timit_sphere(folder / wav, speech(1 + 0.1 * i, seed=i))
-        (folder / txt).write_text('0 %d %s \n' % (16000, WORDS[sentence]))
-        (folder / phn).write_text('0 2260 h#\n')
+        write_lines(folder / txt, ['0 %d %s ' % (16000, WORDS[sentence])])
+        write_lines(folder / phn, ['0 2260 h#'])
     return folder
 
 
 def listing(folder, **values):
-    return timit.list_utterances(str(folder), load_config(importer='timit', **values))
+    return list_corpus(timit, folder, **values)
 
 
 def names(utterances):
@@ -141,28 +135,17 @@ def test_it_is_never_fetched_and_the_message_says_where_it_can_be_had(tmp_path, 
         assert expected in str(error.value)
 
 
-def test_real_recordings_in_the_disc_s_layout_agree_with_their_index(tmp_path):
-    source = os.path.join(DATA, 'timit_nltk_sample')
-    if not os.path.isdir(source):
-        pytest.skip('no real recordings here')
-    with open(os.path.join(DATA, 'index.tsv'), encoding='utf-8', newline='') as file:
-        rows = [row for row in csv.DictReader(file, delimiter='\t', quoting=csv.QUOTE_NONE)
-                if row['set'] == 'timit_nltk_sample']
-    expected = {}
-    for row in rows:  # dr1-fvmh0/sa1.wav becomes TIMIT/TEST/DR1/FVMH0/SA1.WAV
-        dialect, speaker, wav = row['file'].replace('-', '/').split('/')[-3:]
-        place = os.path.join('TIMIT', 'TEST', dialect.upper(), speaker.upper())
-        os.makedirs(tmp_path / place, exist_ok=True)
-        for name in (wav, wav.replace('.wav', '.txt')):
-            shutil.copy(os.path.join(DATA, os.path.dirname(row['file']), name),
-                        tmp_path / place / name.upper())
-        expected[os.path.join(place, wav.upper())] = row
+def test_real_recordings_in_the_disc_s_layout_agree_with_their_index(tmp_path, shared_data):
+    corpus, rows = 'timit_nltk_sample', {}
+    for path, row in read_index(shared_data, corpus, corpus).items():
+        # dr1-fvmh0/sa1.wav becomes TIMIT/TEST/DR1/FVMH0/SA1.WAV
+        place = tmp_path.joinpath('TIMIT', 'TEST', *os.path.dirname(path).upper().split('-'))
+        place.mkdir(parents=True, exist_ok=True)
+        for file in (path, path.replace('.wav', '.txt')):
+            shutil.copy(shared_data(corpus, file), place / os.path.basename(file).upper())
+        rows[str(place.relative_to(tmp_path) / os.path.basename(path).upper())] = row
     for with_sa, count in ((True, 160), (False, 128)):
-        config = load_config(importer='timit', timit_sa=with_sa, cache_dir=tmp_path / 'cache')
-        sets = timit.read_data_sets(str(tmp_path), config, text.Alphabet())
+        sets = read_corpus(timit, tmp_path, timit_sa=with_sa, cache_dir=tmp_path / 'cache')
         assert [len(data_set) for data_set in sets] == [0, 0, count]
-        for example in sets.test.examples:
-            row = expected[example.utterance.name]
-            assert example.transcript == row['text']
-            assert example.seconds == pytest.approx(float(row['seconds']), abs=0.01)
-        assert len({example.utterance.name for example in sets.test.examples}) == count
+        check_against_index(sets, {name: row for name, row in rows.items()
+                                   if with_sa or not os.path.basename(name).startswith('SA')})

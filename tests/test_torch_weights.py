@@ -13,7 +13,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import DeepSpeech
-from conftest import PROJECT, load_config
+from helpers import PROJECT, load_config
 from util import errors
 from util.run import torch_weights, warm_start
 

@@ -7,7 +7,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import DeepSpeech
-from conftest import load_config
+from helpers import load_config
 from util import errors
 from util.run import checkpoint_files, warm_start
 

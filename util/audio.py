@@ -1,10 +1,10 @@
-"""From an audio file to MFCC windows; nothing here knows of TensorFlow or of the model."""
-import collections
+"""From an audio file to windows of MFCC; nothing here knows of TensorFlow or of the model."""
 import functools
 import math
 import os
 import re
 import stat
+from typing import NamedTuple
 
 import numpy as np
 import scipy.fft
@@ -13,52 +13,58 @@ import scipy.sparse
 import soundfile
 from python_speech_features import base, sigproc
 
-SAMPLE_RATE = 16000   # Hz, where no other is asked for
-WIN_LENGTH_S = 0.025  # analysis window of one frame
-WIN_STEP_S = 0.01     # from one frame to the next
-PREEMPHASIS = 0.97    # this and the next three: the defaults of python_speech_features.mfcc
-N_FFT = 512
+SAMPLE_RATE = 16000   # Hz, the default
+WIN_LENGTH_S = 0.025  # s, analysis window of a frame
+WIN_STEP_S = 0.01     # s, from the begin of a frame to that of the next
+PREEMPHASIS = 0.97    # this and the next three are the defaults of python_speech_features.mfcc
+N_FFT = 512           # points of the Fourier transform of a frame
 N_FILTERS = 26        # mel filters
-LIFTER = 22           # of the cepstrum
-INT16_SCALE = 32768   # the notebook's features are of 16-bit integer samples
-LOUDEST = 1e9         # full scale is 1; float files may hold integers' values
+LIFTER = 22           # parameter of the liftering of the cepstrum
+INT16_SCALE = 32768   # full scale of 16-bit integers, from which the notebook's features are made
+LOUDEST = 1e9         # largest sample; full scale is 1, but float files may hold integers
 SPHERE_HEADER_BYTES = 1024
-SOURCE_RATES = (4000, 384000)  # Hz; headers with others are taken for damaged
-BLOCK_SAMPLES = 1 << 22        # read at once: a header's length is never trusted
+SOURCE_RATES = (4000, 384000)  # Hz; a header with another rate is taken for damaged
+BLOCK_SAMPLES = 1 << 22        # samples read at once, as the length in a header is never trusted
 
-# What a header says: source rate in Hz, channels, frames (samples a channel)
-AudioInfo = collections.namedtuple('AudioInfo', 'rate channels frames')
+
+class AudioInfo(NamedTuple):
+    """What the header of an audio file says."""
+
+    rate: int      # Hz
+    channels: int
+    frames: int    # samples of a channel
 
 
 class AudioError(ValueError):
-    """An audio file that can't be used; the message is the reason, without the file's name."""
+    """An audio file cannot be used; the message is the reason, without the name of the file."""
 
 
-def audio_info(filename):
-    """Reads a file's header.
+def audio_info(filename: str) -> AudioInfo:
+    """Reads the header of an audio file.
 
     Raises:
-      AudioError: no such file, no permission, not audio, an absurd rate.
+      AudioError: there is no such file or no permission, it is not audio, or its rate is absurd.
     """
     with _open(filename) as file:
         return _checked_info(file, filename)
 
 
-def read_audio(filename, sample_rate=SAMPLE_RATE, start_s=None, stop_s=None, channel=None):
-    """Reads an audio file, or a part of it, as mono at `sample_rate`.
+def read_audio(filename: str, sample_rate: int = SAMPLE_RATE, start_s: float | None = None,
+               stop_s: float | None = None, channel: int | None = None) -> np.ndarray:
+    """Reads an audio file, or a part of it, as one channel at `sample_rate`.
 
-    Channels are averaged; another rate is brought to `sample_rate` by a polyphase filter.
+    The channels are averaged; another rate is converted by a polyphase filter.
 
     Args:
-      filename: any format of libsndfile: WAV, FLAC, Ogg, MP3, SPHERE, ...
+      filename: a file in any format of libsndfile: WAV, FLAC, Ogg, MP3, SPHERE, ...
       sample_rate: Hz.
-      start_s, stop_s: the part to read, in seconds; None is the file's begin or end, and what
-        lies beyond the end is left out.
-      channel: the one to read, from 0; None is the mean of all.
+      start_s, stop_s: the part to read, in seconds; None stands for the begin or the end of the
+        file. What lies beyond the end is left out.
+      channel: the channel to read, from 0; None stands for the mean of all.
     Returns:
       float64 [n_samples], in the range of 16-bit integers.
     Raises:
-      AudioError: as `audio_info`, or damaged data, or samples that are not finite.
+      AudioError: as `audio_info`; or the data are damaged, or samples are not finite.
     """
     with _open(filename) as file:
         info = _checked_info(file, filename)
@@ -75,21 +81,27 @@ def read_audio(filename, sample_rate=SAMPLE_RATE, start_s=None, stop_s=None, cha
     return samples
 
 
-def segment(info, start_s=None, stop_s=None):
-    """Where a part of a file lies, in samples of the file: (first, count)."""
+def segment(info: AudioInfo, start_s: float | None = None, stop_s: float | None = None
+            ) -> tuple[int, int]:
+    """Returns where a part of a file lies, in samples at the file's rate: (first, count)."""
     first = min(info.frames, round((start_s or 0) * info.rate))
     stop = info.frames if stop_s is None else min(info.frames, round(stop_s * info.rate))
     return first, max(0, stop - first)
 
 
-def check_channel(info, channel):
+def check_channel(info: AudioInfo, channel: int | None) -> None:
     """Raises AudioError where a file lacks a channel, counted from 0; None is always there."""
     if channel is not None and channel >= info.channels:
         raise AudioError('no channel %d: it has %d, counted from 0' % (channel, info.channels))
 
 
 def _open(filename):
-    try:  # by descriptor, so that the content decides and not the name
+    """Returns the open soundfile.SoundFile of a regular file.
+
+    Raises:
+      AudioError: as `audio_info`.
+    """
+    try:  # by descriptor, so that libsndfile takes the format from the content, not from the name
         if not stat.S_ISREG(os.stat(filename).st_mode):
             raise AudioError('not a regular file')  # a pipe would wait for ever
         return soundfile.SoundFile(os.open(filename, os.O_RDONLY))
@@ -104,7 +116,7 @@ def _open(filename):
 
 
 def _why_not_audio(filename, error):
-    """The reason in words."""
+    """Returns the reason, in words, why libsndfile refused a file with an error."""
     header = _sphere_header(filename)
     if header.startswith(b'NIST_1A') and b'embedded-shorten' in header:
         return ('SPHERE compressed by shorten, which libsndfile cannot read; convert it: sph2pipe '
@@ -113,7 +125,7 @@ def _why_not_audio(filename, error):
 
 
 def _sphere_header(filename):
-    """First bytes of a file; none where it can't be read again."""
+    """Returns the first bytes of a file; none where it cannot be read again."""
     try:
         with open(filename, 'rb') as file:
             return file.read(SPHERE_HEADER_BYTES)
@@ -122,6 +134,11 @@ def _sphere_header(filename):
 
 
 def _checked_info(file, filename):
+    """Returns the AudioInfo of an open file.
+
+    Raises:
+      AudioError: the rate is absurd, or a SPHERE file is damaged.
+    """
     low, high = SOURCE_RATES
     if not low <= file.samplerate <= high:
         raise AudioError('sample rate of %d Hz, expected %d to %d' % (file.samplerate, low, high))
@@ -131,8 +148,8 @@ def _checked_info(file, filename):
 
 
 def _check_sphere(file, filename):
-    """Raises AudioError where a SPHERE header counts other samples than there are, as after a
-    transfer that took the file for text."""
+    """Raises AudioError where a SPHERE header counts more or fewer samples than the file holds, as
+    after a transfer that took the file for text."""
     promised = re.search(rb'sample_count -i (\d+)', _sphere_header(filename))
     if promised and int(promised.group(1)) != file.frames:
         raise AudioError('damaged SPHERE: %d samples, its header says %d'
@@ -140,8 +157,17 @@ def _check_sphere(file, filename):
 
 
 def _read_blocks(file, first, count):
-    """Samples of an open file from `first` on, float64 [n_samples, channels] from -1 to 1; as
-    many as there are where count is None."""
+    """Reads the samples of an open file.
+
+    Args:
+      file: soundfile.SoundFile.
+      first: the first sample to read.
+      count: the samples to read; None stands for all that there are.
+    Returns:
+      float64 [n_samples, channels], from -1 to 1.
+    Raises:
+      AudioError: the data are damaged.
+    """
     left = math.inf if count is None else count
     size = max(1, min(file.frames if count is None else count, BLOCK_SAMPLES // file.channels))
     blocks = []
@@ -157,42 +183,45 @@ def _read_blocks(file, first, count):
         raise AudioError('damaged audio: %s' % error.error_string.strip('. \n')) from None
 
 
-def resampled_length(n_samples, rate, sample_rate):
-    """Samples that there are at `sample_rate` of so many at `rate`."""
+def resampled_length(n_samples: int, rate: int, sample_rate: int) -> int:
+    """Returns how many samples at `sample_rate` are made of so many at `rate`."""
     return -(-n_samples * sample_rate // rate)
 
 
-def frame_count(n_samples, sample_rate=SAMPLE_RATE):
-    """MFCC frames of that many samples: one a step, and the last window padded with zeros."""
+def frame_count(n_samples: int, sample_rate: int = SAMPLE_RATE) -> int:
+    """Returns how many MFCC frames are made of so many samples: one every 10 ms, of which the last
+    is padded with zeros."""
     window, step = _window_and_step(sample_rate)
     return 1 if n_samples <= window else 1 + -(-(n_samples - window) // step)
 
 
 @functools.lru_cache(maxsize=None)
 def _window_and_step(sample_rate):
-    """Samples of a window and from one to the next, rounded as python_speech_features does."""
-    return [int(math.floor(s * sample_rate + 0.5)) for s in (WIN_LENGTH_S, WIN_STEP_S)]
+    """Returns the samples of a window, and those from one window to the next, rounded as
+    python_speech_features does."""
+    return tuple(int(math.floor(s * sample_rate + 0.5)) for s in (WIN_LENGTH_S, WIN_STEP_S))
 
 
-def n_steps(n_samples, sample_rate=SAMPLE_RATE, stride=1):
-    """Time steps the network sees: the frames, every `stride`-th of them."""
+def n_steps(n_samples: int, sample_rate: int = SAMPLE_RATE, stride: int = 1) -> int:
+    """Returns how many time steps are made of so many samples: every `stride`-th frame is one."""
     return -(-frame_count(n_samples, sample_rate) // stride)
 
 
-def mfcc(samples, sample_rate=SAMPLE_RATE, numcep=26, stride=1):
-    """Mel-frequency cepstral coefficients.
+def mfcc(samples: np.ndarray, sample_rate: int = SAMPLE_RATE, numcep: int = 26, stride: int = 1
+         ) -> np.ndarray:
+    """Computes mel-frequency cepstral coefficients.
 
     Args:
       samples: float [n_samples], in the range of 16-bit integers.
       sample_rate: Hz.
-      numcep: coefficients a frame, at most 26.
-      stride: keep every stride-th frame.
+      numcep: coefficients of a frame, at most 26.
+      stride: every stride-th frame is kept.
     Returns:
       float64 [n_steps, numcep]; the first coefficient is the log energy of the frame.
     Raises:
-      AudioError: fewer samples than one window (25 ms).
-    Source: python_speech_features.mfcc with its defaults, as in the notebook. Its steps stand
-      here in a form that is three times faster; the stride is of December 2016.
+      AudioError: there are fewer samples than one window (25 ms) has.
+    Source: python_speech_features.mfcc with its defaults, as in the notebook, but in a form that
+      is three times faster. The stride came to Mozilla's code in December 2016.
     """
     check_length(len(samples), sample_rate)
     window, step = _window_and_step(sample_rate)
@@ -200,15 +229,15 @@ def mfcc(samples, sample_rate=SAMPLE_RATE, numcep=26, stride=1):
     n_fft = max(N_FFT, 1 << (window - 1).bit_length())  # a longer window would be cut
     spectrum = scipy.fft.rfft(frames, n_fft)
     power = (spectrum.real**2 + spectrum.imag**2) / n_fft
-    cepstrum = scipy.fft.dct(_log((_filterbank(n_fft, sample_rate) @ power.T).T),
-                              norm='ortho')
+    cepstrum = scipy.fft.dct(_log((_filterbank(n_fft, sample_rate) @ power.T).T), norm='ortho')
     coefficients = base.lifter(cepstrum[:, :numcep], LIFTER)
     coefficients[:, 0] = _log(power.sum(axis=1))
     return coefficients
 
 
 def _frames(samples, window, step):
-    """[n_samples] -> [n_frames, window], a view; the last frame is filled with zeros."""
+    """Cuts samples [n_samples] into frames [n_frames, window]; the last one is filled with zeros.
+    """
     count = 1 if len(samples) <= window else 1 + -(-(len(samples) - window) // step)
     padded = np.pad(samples, (0, (count - 1) * step + window - len(samples)))
     return np.lib.stride_tricks.sliding_window_view(padded, window)[::step]
@@ -216,35 +245,41 @@ def _frames(samples, window, step):
 
 @functools.lru_cache(maxsize=None)
 def _filterbank(n_fft, sample_rate):
-    """The mel filters, [N_FILTERS, n_fft/2 + 1]. Sparse, as each frequency is in two of them at
-    most, and as a dense product would call up BLAS's threads beside those of TensorFlow."""
+    """Returns the mel filters, a sparse matrix [N_FILTERS, n_fft/2 + 1].
+
+    It is sparse because each frequency is in two filters at most, and because a dense product
+    would start threads of BLAS beside those of TensorFlow.
+    """
     return scipy.sparse.csr_array(base.get_filterbanks(N_FILTERS, n_fft, sample_rate))
 
 
 def _log(power):
-    """Natural logarithm; the smallest number instead of 0, as python_speech_features has it."""
+    """Returns the natural logarithm, of a tiny number where the power is 0, as
+    python_speech_features does."""
     return np.log(np.where(power == 0, np.finfo(float).eps, power))
 
 
-def check_length(n_samples, sample_rate):
+def check_length(n_samples: int, sample_rate: int) -> None:
     """Raises AudioError where there is less than one analysis window of audio."""
     if n_samples < _window_and_step(sample_rate)[0]:
         raise AudioError('too short: %d samples at %d Hz, expected one window of %d ms or more'
                          % (n_samples, sample_rate, 1000 * WIN_LENGTH_S))
 
 
-def normalise(frames, numcontext):
-    """Brings MFCC to mean 0 and deviation 1, over all windows that will be cut from them.
+def normalise(frames: np.ndarray, numcontext: int) -> np.ndarray:
+    """Normalises the MFCC of an utterance: mean 0 and standard deviation 1 over all values of all
+    windows that will be cut from them.
 
-    The windows at the edges reach over the utterance into frames of zeros; these count too.
+    The windows at both ends reach beyond the utterance into frames of zeros, which count too.
 
     Args:
       frames: float [n_steps, numcep].
       numcontext: frames of context on either side.
     Returns:
-      float32 [numcontext + n_steps + numcontext, numcep]: with the whitened context of both
-      edges, so that `context_windows` only has to cut.
-    Source: the end of audiofile_to_input_vector, which whitened [n_steps, 494] at once.
+      float32 [numcontext + n_steps + numcontext, numcep]; the margins are the normalised frames of
+      zeros, so that `context_windows` only has to cut.
+    Source: the end of the notebook's audiofile_to_input_vector, which normalised the windows
+      [n_steps, 494] themselves.
     """
     steps, numcep = frames.shape
     padded = np.pad(frames, ((numcontext, numcontext), (0, 0)))
@@ -257,27 +292,31 @@ def normalise(frames, numcontext):
     return ((padded - mean) / (deviation or 1.0)).astype(np.float32)
 
 
-def context_windows(padded, numcontext):
+def context_windows(padded: np.ndarray, numcontext: int) -> np.ndarray:
     """Cuts a window of 2*numcontext + 1 frames for each time step.
 
     Args:
-      padded: [n_steps + 2*numcontext, numcep], as `normalise` gives it.
+      padded: [numcontext + n_steps + numcontext, numcep], as `normalise` returns it.
+      numcontext: frames of context on either side.
     Returns:
-      [n_steps, numcep*(2*numcontext + 1)]: earliest frame first.
+      [n_steps, (2*numcontext + 1)*numcep]: the earliest frame of a window comes first.
     """
     windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * numcontext + 1, axis=0)
     return windows.transpose(0, 2, 1).reshape(len(windows), -1)
 
 
-def audiofile_to_input_vector(filename, numcep, numcontext, sample_rate=SAMPLE_RATE, stride=1):
-    """The network's input for one audio file.
+def audiofile_to_input_vector(filename: str, numcep: int, numcontext: int,
+                              sample_rate: int = SAMPLE_RATE, stride: int = 1) -> np.ndarray:
+    """Computes the network's input for one audio file.
 
     Args:
-      filename: audio of any rate and number of channels.
-      numcep: coefficients a frame.
+      filename: a file of any rate and number of channels.
+      numcep: coefficients of a frame.
       numcontext: frames of context on either side.
+      sample_rate: Hz, the rate to which the audio is converted.
+      stride: every stride-th frame is kept.
     Returns:
-      float32 [n_steps, numcep + 2*numcep*numcontext], whitened.
+      float32 [n_steps, numcep + 2*numcep*numcontext], normalised windows.
     Raises:
       AudioError: as `read_audio` and `mfcc`.
     Source: the notebook's util.audio.audiofile_to_input_vector.

@@ -1,9 +1,9 @@
-"""Every `ds_*` setting: its name, type, default, unit and meaning, declared once.
+"""Every `ds_*` setting, declared once: its name, type, default, unit and meaning.
 
-This module is the only one that reads the environment. `load` gives the rest one frozen
-`Config`. A value comes from, in rising order: the default, the JSON file of `ds_config`
-(the static part), the environment. What depends on other values or on the machine (widths,
-paths, batch sizes; the dynamic part) is filled in by `_derive`.
+This module is the only one that reads the environment. `load` returns one frozen `Config`, which
+is passed on to everything else. The value of a setting comes from the environment; where it is
+not set there, from the JSON file that `ds_config` names; else it is the default. Defaults that
+depend on other settings or on the machine (widths, paths, batch sizes) are filled in by `_derive`.
 """
 import contextlib
 import dataclasses
@@ -13,22 +13,24 @@ import math
 import os
 import re
 import reprlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from util import errors, files
 
 PROJECT_DIR = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PREFIX = 'ds_'
 TENSORFLOW_LOG_LEVEL = 'TF_CPP_MIN_LOG_LEVEL'
-ALIASES = {'ds_epochs': 'ds_training_iters'}
+ALIASES = {'ds_epochs': 'ds_training_iters'}  # {another name: the name of the setting}
 ON, OFF = ('1', 'true', 'yes', 'on'), ('', '0', 'false', 'no', 'off')
-SHOWN_CHARACTERS = 60  # of a value in a message
+SHOWN_CHARACTERS = 60  # the most that a message shows of a value
 BATCH_ORDERS = ('sorted', 'shuffled', 'bucketed')
 RNNS = ('lstm', 'vanilla')
 RNN_IMPLS = ('auto', 'own', 'block', 'cudnn')
 RECURRENT_INITS = ('uniform', 'orthogonal')
 LOSS_NORMS = ('utterances', 'labels')
-WEIGHT_RANGE = 10**6  # how far the weights of corpora may lie apart
-FULL = 'full'  # the last of ds_segment_lengths: all utterances
+WEIGHT_RANGE = 10**6  # the largest ratio between the weights of two corpora
+FULL = 'full'  # stands for all utterances at the end of ds_segment_lengths
 
 # Where a setting comes from: the notebook of November 2016, Mozilla's releases after it, nabu (an
 # ASR trainer of TensorFlow 1.8 times, and its fork Nabu-MSSS), the paper (Hannun et al., 2014),
@@ -38,19 +40,32 @@ NOTEBOOK, DEEPSPEECH, NABU, PAPER, TORCHAUDIO, TACOTRON, HERE = (
 
 
 @contextlib.contextmanager
-def silenced_tensorflow():
+def silenced_tensorflow() -> Iterator[None]:
     """Keeps TensorFlow quiet while it is imported inside; TF_CPP_MIN_LOG_LEVEL=0 lets it speak.
 
     The variable alone is not enough: what TensorFlow 2.21 says while it is loaded goes straight
-    to the file descriptor of the standard error. TensorFlow reads the variable but once, so that
-    the environment is left as it was.
+    to the file descriptor of the standard error. TensorFlow reads the variable only once, so the
+    environment is left as it was.
     """
-    if os.environ.setdefault(TENSORFLOW_LOG_LEVEL, '3') != '3':
+    given = os.environ.get(TENSORFLOW_LOG_LEVEL)
+    if given not in (None, '3'):
         yield
         return
+    os.environ[TENSORFLOW_LOG_LEVEL] = '3'
+    try:
+        with _silenced_stderr():
+            yield
+    finally:
+        if given is None:
+            del os.environ[TENSORFLOW_LOG_LEVEL]
+
+
+@contextlib.contextmanager
+def _silenced_stderr():
+    """Drops what is written to the file descriptor of the standard error inside."""
     try:
         kept = os.dup(2)
-    except OSError:  # closed
+    except OSError:  # it is closed
         yield
         return
     nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -61,19 +76,29 @@ def silenced_tensorflow():
         os.dup2(kept, 2)
         os.close(kept)
         os.close(nowhere)
-        del os.environ[TENSORFLOW_LOG_LEVEL]
 
 
-def environment_with(**values):
-    """The environment for a run of its own: of settings only these, {field name: value}."""
+def environment_with(**values: object) -> dict[str, str]:
+    """Returns this process's environment with these settings, {field name: value}, and no others,
+    for the run of another process."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
     return {**kept, **{PREFIX + name: str(value) for name, value in values.items()}}
 
 
 def _setting(default, meaning, unit='', low=None, high=None, above=None, below=None, choices=None,
-             derived='', source=HERE):
-    """Declares a setting. `low` and `high` are inclusive, `above` and `below` are not; `derived`
-    says in words what the default is where it depends on other settings (default None)."""
+             derived='', source=HERE) -> Any:
+    """Declares a setting.
+
+    Args:
+      default: None where it depends on other settings.
+      meaning: what the setting does, in words for the tables of settings.
+      unit: its unit, a plural noun or a symbol.
+      low, high: the smallest and the largest value, None where there is no bound.
+      above, below: bounds that the value itself must not reach.
+      choices: the values that a text may have.
+      derived: what the default is, in words, where it depends on other settings.
+      source: where the setting comes from.
+    """
     return dataclasses.field(default=default, metadata=dict(
         meaning=meaning, unit=unit, low=low, high=high, above=above, below=below, choices=choices,
         derived=derived, source=source))
@@ -87,18 +112,18 @@ _RATE = dict(low=0.0, below=1.0, derived='`ds_dropout_rate`', source=DEEPSPEECH)
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """One field a setting; `ds_NAME` in the environment and in files is the field NAME.
+    """The settings: `ds_NAME` in the environment and in files is the field NAME.
 
-    After `load` no field with a derived default is None.
+    `load` leaves no field None.
     """
     # Where things are
     config: str = _setting(
         None, 'JSON file of settings; the environment overrides it; empty: no file',
         derived='the recipe `data/digits/config.json` for the importer `digits`, else none')
-    importer: str = _setting('digits', 'corpus: a module of `util/importers/`; several with '
-                             'commas between are joined', source=NOTEBOOK)
+    importer: str = _setting('digits', 'corpus: a module of `util/importers/`; several, with '
+                             'commas between them, are joined', source=NOTEBOOK)
     dataset_path: str = _setting(
-        None, 'folder of the corpus; of several, as many with commas between',
+        None, 'folder of the corpus; for several importers as many folders, comma-separated',
         derived='`./data/<importer>`; for `digits` the one beside `DeepSpeech.py`',
         source=NOTEBOOK)
     train_files: str = _setting('', 'manifests for training, comma-separated (importer `csv`)',
@@ -108,11 +133,11 @@ class Config:
     test_files: str = _setting('', 'manifests for the test, comma-separated (importer `csv`)',
                                source=DEEPSPEECH)
     cache_dir: str = _setting(
-        None, 'folder of what need not be computed twice: headers, features, converted audio',
+        None, 'folder of the caches: headers of audio files, features, converted audio',
         derived='`deepspeech` in the XDG cache directory')
-    feature_cache: bool = _setting(True, 'keep MFCC on disk, so that they are computed once',
+    feature_cache: bool = _setting(True, 'keep MFCC on disk, so that they are computed only once',
                                    source=DEEPSPEECH)
-    feature_cache_gb: float = _setting(100.0, 'limit of one feature cache file', 'GB', low=0.0)
+    feature_cache_gb: float = _setting(100.0, 'largest size of a feature cache file', 'GB', low=0.0)
     checkpoint_dir: str = _setting(
         None, 'folder of the checkpoints', derived='`deepspeech` in the XDG data directory',
         source=NOTEBOOK)
@@ -127,77 +152,81 @@ class Config:
 
     # Several corpora, and updates of several batches
     importer_weights: str = _setting(
-        '', 'a weight for each of several importers, comma-separated: each has its own queue, and '
-        'an update takes a batch of each; 0 leaves one other than the first out; empty: joined',
-        source=NABU)
+        '', 'links several corpora: a weight for each importer, comma-separated; an update takes '
+        'a batch of each corpus; 0 (not for the first) leaves a corpus out; empty: the corpora '
+        'are joined', source=NABU)
     numbatches_to_aggregate: int = _setting(
-        1, 'batches (of each linked corpus) whose gradients make one update', 'batches', low=1,
-        high=10**6, source=NABU)
+        1, 'batches (of each linked corpus) whose gradients are summed up for an update',
+        'batches', low=1, high=10**6, source=NABU)
     normalize_gradients: bool = _setting(
-        False, 'divide the summed gradients of an update by its summed loss norm, so that '
-        'batches of any size count by their utterances or labels; off: batches count alike',
-        source=NABU)
-    loss_norm: str = _setting('utterances', 'what the loss norm counts', choices=LOSS_NORMS,
-                              source=NABU)
-    clip_grad_value: float = _setting(0.0, 'bound of every element of the gradients, after they '
-                                      'were normalised; 0: none', low=0.0, high=1e30,
-                                      source=NABU)
-    clip_grad_norm: float = _setting(0.0, 'bound of the norm of all gradients together; 0: none',
+        False, 'divide the summed gradients of an update by its loss norm, so that every '
+        'utterance (or label) counts alike; off: every batch counts alike', source=NABU)
+    loss_norm: str = _setting('utterances', 'what the loss norm of an update counts: `utterances` '
+                              'or `labels`', choices=LOSS_NORMS, source=NABU)
+    clip_grad_value: float = _setting(0.0, 'bound of the absolute value of every element of the '
+                                      'gradients, after they are normalised; 0: none', low=0.0,
+                                      high=1e30, source=NABU)
+    clip_grad_norm: float = _setting(0.0, 'bound of the global norm of the gradients; 0: none',
                                      low=0.0, high=1e30, source=TORCHAUDIO)
 
-    # Learning rate, plateau, curriculum
+    # Learning rate, patience, curriculum
     learning_rate_decay: float = _setting(
-        1.0, 'factor of the learning rate over the whole run, exponential', above=0.0, high=1.0,
-        source=NABU)
+        1.0, 'factor of the learning rate at the end of the run; it decays exponentially',
+        above=0.0, high=1.0, source=NABU)
     valid_adapt: float = _setting(
-        1.0, 'factor of the learning rate when the dev loss is worse than the best', above=0.0,
-        high=1.0, source=NABU)
-    num_tries: int = _setting(0, 'stop after so many validations with a dev loss worse than the '
-                              'best; 0: never', 'validations', low=0, source=NABU)
-    go_back: bool = _setting(False, 'restore the best weights when the dev loss is worse',
-                             source=NABU)
-    reset_tries: bool = _setting(False, 'count tries anew when the dev loss is better',
-                                 source=NABU)
+        1.0, 'factor of the learning rate after each validation whose dev loss is not better than '
+        'the best', above=0.0, high=1.0, source=NABU)
+    num_tries: int = _setting(0, 'patience: stop after so many validations whose dev loss is not '
+                              'better than the best; 0: never', 'validations', low=0, source=NABU)
+    go_back: bool = _setting(False, 'go back to the best weights after each validation whose dev '
+                             'loss is not better', source=NABU)
+    reset_tries: bool = _setting(False, 'start the count of `ds_num_tries` again at 0 after each '
+                                 'better dev loss; off: count over the whole stage', source=NABU)
     init_from: str = _setting(
-        '', 'weights to start from, by name: a checkpoint, a folder of some, or `.npz`; empty: '
-        'random', source=NABU)
+        '', 'weights to start from, which are found by name: a checkpoint, a folder of '
+        'checkpoints, or a `.npz` file; empty: random weights', source=NABU)
     segment_lengths: str = _setting(
-        '', 'curriculum: longest utterances of each stage, comma-separated, such as '
-        '`100,200,full`; each stage has `ds_training_iters` epochs', 'time steps', source=NABU)
+        '', 'curriculum: the longest utterances of each stage, comma-separated, such as '
+        '`100,200,full`; each stage has `ds_training_iters` epochs; empty: one stage of all '
+        'utterances', 'time steps', source=NABU)
 
-    # What goes into which set, of corpora that leave a choice
+    # The split of corpora that leave a choice
     librivox_train: str = _setting('train-clean-100,train-clean-360,train-other-500',
                                    'LibriSpeech subsets to train on, comma-separated')
-    librivox_dev: str = _setting('dev-clean', 'the same for validation')
-    librivox_test: str = _setting('test-clean', 'the same for the test')
+    librivox_dev: str = _setting('dev-clean', 'LibriSpeech subsets for validation, comma-separated')
+    librivox_test: str = _setting('test-clean', 'LibriSpeech subsets for the test, comma-separated')
     fsdd_dev_speakers: str = _setting('', 'FSDD speakers for validation only, comma-separated; '
-                                      'empty: takes 5 to 9 of the others')
+                                      'empty: takes 5 to 9 of the other speakers')
     fsdd_test_speakers: str = _setting('', 'FSDD speakers for the test only, comma-separated; '
-                                       'empty: takes 0 to 4 of all, the official split')
+                                       'empty: takes 0 to 4 of all speakers, the official '
+                                       'split')
     timit_sa: bool = _setting(False, "use TIMIT's sa sentences, which all speakers read")
 
     # Training
-    training_iters: int = _setting(15, 'epochs to train, in each of several stages (also '
-                                   '`ds_epochs`); 0: only test and export a checkpoint', 'epochs',
-                                   low=0, source=NOTEBOOK)
+    training_iters: int = _setting(15, 'epochs to train, in each stage (also `ds_epochs`); 0: '
+                                   'only test and export a checkpoint', 'epochs', low=0,
+                                   source=NOTEBOOK)
     batch_size: int = _setting(64, 'utterances in a batch of one tower', 'utterances', low=1,
                                source=NOTEBOOK)
-    train_batch_size: int = _setting(None, 'the same, for training', 'utterances', low=1,
-                                     derived='`ds_batch_size`', source=DEEPSPEECH)
-    dev_batch_size: int = _setting(None, 'the same, for validation', 'utterances', low=1,
-                                   derived='`ds_batch_size`', source=DEEPSPEECH)
-    test_batch_size: int = _setting(None, 'the same, for the test', 'utterances', low=1,
-                                    derived='`ds_batch_size`', source=DEEPSPEECH)
-    batch_order: str = _setting('sorted', 'order of the training utterances: by length every '
-                                'epoch, batches of similar length in random order, or random',
-                                choices=BATCH_ORDERS)
-    numbuckets: int = _setting(32, 'length buckets of the order `bucketed`', 'buckets', low=1,
-                               source=NABU)
-    limit_train: int = _setting(0, 'use the first n training utterances, of linked '
-                               'corpora of each; 0: all', 'utterances',
-                                low=0, source=DEEPSPEECH)
-    limit_dev: int = _setting(0, 'the same for validation', 'utterances', low=0, source=DEEPSPEECH)
-    limit_test: int = _setting(0, 'the same for the test', 'utterances', low=0, source=DEEPSPEECH)
+    train_batch_size: int = _setting(None, 'utterances in a training batch of one tower',
+                                     'utterances', low=1, derived='`ds_batch_size`',
+                                     source=DEEPSPEECH)
+    dev_batch_size: int = _setting(None, 'utterances in a validation batch of one tower',
+                                   'utterances', low=1, derived='`ds_batch_size`',
+                                   source=DEEPSPEECH)
+    test_batch_size: int = _setting(None, 'utterances in a test batch of one tower', 'utterances',
+                                    low=1, derived='`ds_batch_size`', source=DEEPSPEECH)
+    batch_order: str = _setting(
+        'sorted', 'order of the training utterances: `sorted` by length in every epoch, `bucketed` '
+        '(batches of similar length in random order) or `shuffled`', choices=BATCH_ORDERS)
+    numbuckets: int = _setting(32, 'number of length buckets of the order `bucketed`', 'buckets',
+                               low=1, source=NABU)
+    limit_train: int = _setting(0, 'use the first n utterances (of each linked corpus) for '
+                               'training; 0: all', 'utterances', low=0, source=DEEPSPEECH)
+    limit_dev: int = _setting(0, 'use the first n utterances for validation; 0: all', 'utterances',
+                             low=0, source=DEEPSPEECH)
+    limit_test: int = _setting(0, 'use the first n utterances for the test; 0: all', 'utterances',
+                              low=0, source=DEEPSPEECH)
     learning_rate: float = _setting(0.001, 'step size of Adam', low=0.0, source=NOTEBOOK)
     beta1: float = _setting(0.9, "decay of Adam's first moment", low=0.0, below=1.0,
                             source=NOTEBOOK)
@@ -212,156 +241,173 @@ class Config:
     dropout_rate4: float = _setting(0.0, 'dropout after layer 4, the recurrent one', low=0.0,
                                     below=1.0, source=DEEPSPEECH)
     dropout_rate5: float = _setting(None, 'dropout after layer 5', **_RATE)
-    use_warpctc: bool = _setting(False, "CTC loss by the `CTCLossV2` operation (cuDNN; needs a "
-                                 'GPU); warp-ctc left TensorFlow with contrib', source=NOTEBOOK)
-    rnn: str = _setting('lstm', 'layer 4: the notebook\'s `lstm`, or `vanilla`, the clipped-ReLU '
-                        'recurrent layer of the paper', choices=RNNS, source=PAPER)
+    use_warpctc: bool = _setting(False, 'compute the CTC loss by the operation `CTCLossV2` '
+                                 '(cuDNN; needs a GPU), as TensorFlow no longer has warp-ctc',
+                                 source=NOTEBOOK)
+    rnn: str = _setting('lstm', 'kind of layer 4: the notebook\'s `lstm`, or `vanilla`, the '
+                        'clipped-ReLU recurrent layer of the paper', choices=RNNS, source=PAPER)
     recurrent_init: str = _setting(
         None, "initial recurrent weights: `uniform`, of variance 1 over the matrix's inputs, or "
         '`orthogonal`', choices=RECURRENT_INITS, source=TORCHAUDIO,
         derived='`orthogonal` for `ds_rnn=vanilla`, else `uniform`, the notebook\'s')
-    rnn_impl: str = _setting('auto', 'LSTM of layer 4, the same function and checkpoints: `own` '
-                             '(fastest on CPUs), `block` (BlockLSTM), `cudnn` (GPUs only); '
-                             '`auto`: `cudnn` where there are GPUs, else `own`',
-                             choices=RNN_IMPLS)
+    rnn_impl: str = _setting('auto', 'implementation of the LSTM of layer 4; all have the same '
+                             'outputs and checkpoints: `own` (fastest on CPUs), `block` '
+                             '(BlockLSTM), `cudnn` (GPUs only); `auto`: `cudnn` where there are '
+                             'GPUs, else `own`', choices=RNN_IMPLS)
     random_seed: int = _setting(4567, 'seed of weights, order and dropout', low=0, high=_LARGEST,
                                 source=DEEPSPEECH)
-    towers: int = _setting(0, 'towers; 0: one a GPU, or one on the CPU; n on a machine without '
-                           'GPUs: n logical CPU devices', 'towers', low=0, high=64)
+    towers: int = _setting(0, 'number of towers; 0: one for each GPU, or one on the CPU; without '
+                           'GPUs, n towers share the CPU as n logical devices', 'towers', low=0,
+                           high=64)
 
     # Reports, checkpoints, logs
-    display_step: int = _setting(1, 'WER of the training batches every n epochs; 0: never',
-                                 'epochs', low=0, source=NOTEBOOK)
-    validation_step: int = _setting(1, 'validation every n epochs; 0: never', 'epochs', low=0,
+    display_step: int = _setting(1, 'report the WER of the training batches every n epochs; 0: '
+                                 'never', 'epochs', low=0, source=NOTEBOOK)
+    validation_step: int = _setting(1, 'validate every n epochs; 0: never', 'epochs', low=0,
                                     source=NOTEBOOK)
-    checkpoint_step: int = _setting(5, 'checkpoint every n epochs and after the last; 0: only '
-                                    'after the last', 'epochs', low=0, source=NOTEBOOK)
-    summary_steps: int = _setting(1, 'loss of the step, and summaries, every n steps; 0: never',
-                                  'steps', low=0, source=TACOTRON)
-    checkpoint_steps: int = _setting(0, 'checkpoint every n steps as well; 0: never', 'steps',
-                                     low=0, source=TACOTRON)
+    checkpoint_step: int = _setting(5, 'save a checkpoint every n epochs and after the last; 0: '
+                                    'only after the last', 'epochs', low=0, source=NOTEBOOK)
+    summary_steps: int = _setting(1, 'write the loss of the step, and summaries, every n steps; '
+                                  '0: never', 'steps', low=0, source=TACOTRON)
+    checkpoint_steps: int = _setting(0, 'save a checkpoint every n steps as well; 0: never',
+                                     'steps', low=0, source=TACOTRON)
     print_batch_shapes: bool = _setting(False, 'print the shapes of every batch',
                                         source=TACOTRON)
-    report_count: int = _setting(10, 'utterances in a WER report', 'utterances', low=0,
+    report_count: int = _setting(10, 'utterances that a WER report shows', 'utterances', low=0,
                                  source=DEEPSPEECH)
     beam_width: int = _setting(100, 'width of the beam search', 'paths', low=1, source=DEEPSPEECH)
-    do_fulltrace: bool = _setting(False, 'run metadata of every step for TensorBoard, and a '
+    do_fulltrace: bool = _setting(False, 'write run metadata of every step for TensorBoard, and a '
                                   'Chrome trace', source=NOTEBOOK)
-    log_device_placement: bool = _setting(False, "TensorFlow's log of where operations run",
-                                          source=DEEPSPEECH)
-    log_variables: bool = _setting(False, 'statistics and histograms of variables and gradients',
-                                   source=DEEPSPEECH)
+    log_device_placement: bool = _setting(False, 'let TensorFlow log on which device each '
+                                          'operation runs', source=DEEPSPEECH)
+    log_variables: bool = _setting(False, 'write statistics and histograms of variables and '
+                                   'gradients', source=DEEPSPEECH)
 
     # Features and geometry
-    sample_rate: int = _setting(16000, 'rate that audio is brought to', 'Hz', low=1000,
-                                high=192000, source=DEEPSPEECH)
-    n_input: int = _setting(None, 'MFCC a frame', 'coefficients', low=1, high=26,
+    sample_rate: int = _setting(16000, 'sample rate to which all audio is converted', 'Hz',
+                                low=1000, high=192000, source=DEEPSPEECH)
+    n_input: int = _setting(None, 'MFCC of a frame', 'coefficients', low=1, high=26,
                             derived='13 at 8 kHz, else 26', source=NOTEBOOK)
     n_context: int = _setting(9, 'frames of context on either side', 'frames', low=0, high=100,
                               source=NOTEBOOK)
     feature_stride: int = _setting(1, 'keep every n-th frame (2: as from December 2016)', 'frames',
                                    low=1, high=10)
     n_hidden: int = _setting(None, 'width of layers 1, 2, 5 and of layer 4 in each direction',
-                             **_WIDTH,
-                             derived='`n_input + 2*n_input*n_context`')
+                             **_WIDTH, derived='`n_input + 2*n_input*n_context`')
     n_hidden_1: int = _setting(None, 'width of layer 1', **_WIDTH, derived='`ds_n_hidden`')
     n_hidden_2: int = _setting(None, 'width of layer 2', **_WIDTH, derived='`ds_n_hidden`')
     n_hidden_5: int = _setting(None, 'width of layer 5', **_WIDTH, derived='`ds_n_hidden`')
     n_cell_dim: int = _setting(None, 'width of layer 4 in each direction; layer 3 has twice that, '
                                'or as much with `ds_rnn=vanilla`', **_WIDTH,
                                derived='`ds_n_hidden`')
-    relu_clip: float = _setting(20.0, 'ceiling of the activation', low=0.0, source=NOTEBOOK)
+    relu_clip: float = _setting(20.0, 'ceiling of the clipped ReLU activation', low=0.0,
+                                source=NOTEBOOK)
     default_stddev: float = _setting(0.1, 'standard deviation of the initial weights and biases',
                                      low=0.0, source=NOTEBOOK)
-    b1_stddev: float = _setting(None, 'the same for one variable', **_STDDEV)
-    h1_stddev: float = _setting(None, 'the same for one variable', **_STDDEV)
-    b2_stddev: float = _setting(None, 'the same for one variable', **_STDDEV)
-    h2_stddev: float = _setting(None, 'the same for one variable', **_STDDEV)
-    b3_stddev: float = _setting(None, 'the same for one variable', **_STDDEV)
-    h3_stddev: float = _setting(None, 'the same for one variable', **_STDDEV)
-    b4_stddev: float = _setting(None, 'the same for one variable, of `ds_rnn=vanilla`', **_STDDEV)
-    h4_stddev: float = _setting(None, 'the same for one variable, of `ds_rnn=vanilla`', **_STDDEV)
-    b5_stddev: float = _setting(None, 'the same for one variable', **_STDDEV)
-    h5_stddev: float = _setting(None, 'the same for one variable', **_STDDEV)
-    b6_stddev: float = _setting(None, 'the same for one variable', **_STDDEV)
-    h6_stddev: float = _setting(None, 'the same for one variable', **_STDDEV)
+    b1_stddev: float = _setting(None, 'standard deviation of the initial values of `b1`', **_STDDEV)
+    h1_stddev: float = _setting(None, 'standard deviation of the initial values of `h1`', **_STDDEV)
+    b2_stddev: float = _setting(None, 'standard deviation of the initial values of `b2`', **_STDDEV)
+    h2_stddev: float = _setting(None, 'standard deviation of the initial values of `h2`', **_STDDEV)
+    b3_stddev: float = _setting(None, 'standard deviation of the initial values of `b3`', **_STDDEV)
+    h3_stddev: float = _setting(None, 'standard deviation of the initial values of `h3`', **_STDDEV)
+    b4_stddev: float = _setting(None, 'standard deviation of the initial values of `b4` '
+                              '(`ds_rnn=vanilla`)', **_STDDEV)
+    h4_stddev: float = _setting(None, 'standard deviation of the initial values of `h4` '
+                              '(`ds_rnn=vanilla`)', **_STDDEV)
+    b5_stddev: float = _setting(None, 'standard deviation of the initial values of `b5`', **_STDDEV)
+    h5_stddev: float = _setting(None, 'standard deviation of the initial values of `h5`', **_STDDEV)
+    b6_stddev: float = _setting(None, 'standard deviation of the initial values of `b6`', **_STDDEV)
+    h6_stddev: float = _setting(None, 'standard deviation of the initial values of `h6`', **_STDDEV)
 
     @property
-    def n_hidden_3(self):
-        """Width of layer 3, which feeds layer 4: twice that of the LSTM cell, or layer 4's own."""
+    def n_hidden_3(self) -> int:
+        """The width of layer 3: that of layer 4's output."""
         return self.n_hidden_4
 
     @property
-    def n_hidden_4(self):
-        """Width of layer 4's output: both directions of the LSTM side by side, or their sum."""
+    def n_hidden_4(self) -> int:
+        """The width of layer 4's output: both directions of the LSTM side by side, or their sum
+        with `ds_rnn=vanilla`."""
         return self.n_cell_dim if self.rnn == 'vanilla' else 2 * self.n_cell_dim
 
     @property
-    def n_features(self):
-        """Values that a time step of the network's input has: the frame and its context."""
+    def n_features(self) -> int:
+        """The number of input values of a time step: those of the frame and of its context."""
         return self.n_input + 2 * self.n_input * self.n_context
 
-    def set_batch_size(self, set_name):
-        """Utterances in a batch of one tower of the set 'train', 'dev' or 'test'."""
+    def set_batch_size(self, set_name: str) -> int:
+        """Returns the utterances in a batch of one tower of the set 'train', 'dev' or 'test'."""
         return getattr(self, set_name + '_batch_size')
 
-    def dropout_of_layer(self, index):
-        """Dropout rate after layer 1, 2, 3, 4 or 5."""
+    def dropout_of_layer(self, index: int) -> float:
+        """Returns the dropout rate after layer 1, 2, 3, 4 or 5."""
         return getattr(self, 'dropout_rate%d' % index)
 
     @property
-    def importers(self):
-        """Names of the importers."""
+    def importers(self) -> list[str]:
+        """The names of the importers."""
         return [name.strip() for name in self.importer.split(',')]
 
     @property
-    def corpora(self):
-        """A name for each importer: its own, or with its place where it occurs again."""
+    def corpora(self) -> list[str]:
+        """A name for each importer: its own, with its place where it is named several times."""
         names = self.importers
         return [name if names.count(name) == 1 else '%s#%d' % (name, index + 1)
                 for index, name in enumerate(names)]
 
     @property
-    def linked_weights(self):
+    def linked_weights(self) -> list[float] | None:
         """A weight for each importer, scaled so that the first is 1; None where the corpora are
         not linked."""
         weights = _numbers(self.importer_weights)
         return [weight / weights[0] for weight in weights] or None
 
     @property
-    def stages(self):
-        """Longest utterance of each stage of training, in time steps; None: no limit."""
+    def stages(self) -> list[int | None]:
+        """The longest utterance of each stage of training, in time steps; None: no limit."""
         return [None if length == FULL else int(length)
                 for length in _items(self.segment_lengths)] or [None]
 
     @property
-    def accumulates(self):
+    def accumulates(self) -> bool:
         """Whether an update sums up the gradients of several batches, or weights them."""
         return bool(self.numbatches_to_aggregate > 1 or self.normalize_gradients
                     or self.importer_weights)
 
 
+class Row(NamedTuple):
+    """A row of the settings table; all its fields are text."""
+
+    name: str     # ds_NAME
+    type: str     # on/off, integer, number or text
+    default: str  # in words where it depends on other settings
+    unit: str     # empty where there is none
+    meaning: str
+    source: str   # where the setting comes from
+
+
 _FIELDS = {PREFIX + field.name: field for field in dataclasses.fields(Config)}
 
 
-def load(environ=None):
+def load(environ: Mapping[str, str] | None = None) -> tuple[Config, dict[str, str]]:
     """Reads the settings.
 
     Args:
-      environ: mapping of environment variables; None is `os.environ`.
+      environ: environment variables; None stands for `os.environ`.
     Returns:
-      (Config, sources): the effective values, and for each field name where its value came
-      from: 'default', 'derived', 'environment' or the path of the file.
+      (Config, sources): the effective values, and for each field name the source of its value:
+      'default', 'derived', 'environment' or the path of the file.
     Raises:
-      ConfigError: an unknown name, a value of the wrong type or out of range, an unreadable
-        file.
+      ConfigError: a name is unknown, a value has the wrong type or is out of range, or the file
+        cannot be read.
     """
     environ = os.environ if environ is None else environ
     from_environment = _parse_all({k: v for k, v in environ.items() if k.startswith(PREFIX)},
                                   'environment')
     path = _config_path(from_environment)
     from_file = _parse_all(_read_file(path), path) if path else {}
-    values, sources = {}, {}
+    values: dict[str, Any] = {}
+    sources: dict[str, str] = {}
     for field in dataclasses.fields(Config):
         values[field.name], sources[field.name] = field.default, 'default'
         for origin, found in ((path, from_file), ('environment', from_environment)):
@@ -380,12 +426,16 @@ def load(environ=None):
 
 
 def _items(text):
-    """The items of a list with commas between; none of an empty text."""
+    """Returns the items of a comma-separated list; an empty text has none."""
     return [item.strip() for item in text.split(',')] if text else []
 
 
 def _numbers(text):
-    """The items of a list as finite numbers of at least 0; ValueError where they aren't."""
+    """Returns the items of a list as numbers.
+
+    Raises:
+      ValueError: an item is not a finite number of at least 0.
+    """
     numbers = [float(item) for item in _items(text)]
     if not all(math.isfinite(number) and number >= 0 for number in numbers):
         raise ValueError(text)
@@ -393,11 +443,7 @@ def _numbers(text):
 
 
 def _check_lists(config):
-    """Checks the settings that hold lists.
-
-    Raises:
-      ConfigError.
-    """
+    """Raises ConfigError where a setting that holds a list cannot be used."""
     try:
         weights = _numbers(config.importer_weights)
         fine = not weights or (len(weights) == len(config.importers) and weights[0] > 0 and all(
@@ -406,56 +452,57 @@ def _check_lists(config):
     except ValueError:
         fine = False
     if not fine:
-        raise errors.ConfigError('ds_importer_weights must be a number of at least 0 for each importer '
-                          'of ds_importer (%d), the first above 0, the others 0 or within a '
-                          'factor of %d of it, with commas between, got %s' % (
-                              len(config.importers), WEIGHT_RANGE,
-                              _shown(config.importer_weights)))
+        raise errors.ConfigError(
+            'ds_importer_weights must be a number of at least 0 for each importer of ds_importer '
+            '(%d), the first above 0, the others 0 or within a factor of %d of it, with commas '
+            'between, got %s' % (len(config.importers), WEIGHT_RANGE,
+                                 _shown(config.importer_weights)))
     lengths = _items(config.segment_lengths)
     numbers = [int(length) for length in lengths if re.fullmatch('0*[1-9][0-9]{0,8}', length)]
     if len(numbers) + lengths[-1:].count(FULL) != len(lengths) or (
             numbers != sorted(set(numbers))):
-        raise errors.ConfigError('ds_segment_lengths must be rising numbers of time steps with commas '
-                          'between, the last of which may be %s, got %s'
-                          % (FULL, _shown(config.segment_lengths)))
+        raise errors.ConfigError(
+            'ds_segment_lengths must be rising numbers of time steps with commas between, the last '
+            'of which may be %s, got %s' % (FULL, _shown(config.segment_lengths)))
 
 
 def _check_together(config):
-    """Checks settings that only make sense together.
-
-    Raises:
-      ConfigError.
-    """
+    """Raises ConfigError where settings do not fit together."""
     if config.rnn == 'vanilla' and config.rnn_impl not in ('auto', 'own'):
         raise errors.ConfigError('ds_rnn_impl must be auto or own where ds_rnn is vanilla, got %s'
-                          % config.rnn_impl)
+                                 % config.rnn_impl)
     if config.loss_norm == 'labels' and not config.normalize_gradients:
-        raise errors.ConfigError('ds_normalize_gradients must be on for ds_loss_norm=labels, got off')
+        raise errors.ConfigError('ds_normalize_gradients must be on for ds_loss_norm=labels, '
+                                 'got off')
     if uses_dev_loss(config) and config.training_iters and not config.validation_step:
         raise errors.ConfigError('ds_validation_step must be at least 1 for %s, got 0'
-                          % ', '.join(uses_dev_loss(config)))
+                                 % ', '.join(uses_dev_loss(config)))
 
 
-def uses_dev_loss(config):
-    """Names of the settings in use that act on the dev loss."""
+def uses_dev_loss(config: Config) -> list[str]:
+    """Returns the names of the settings in use that act on the dev loss."""
     return [PREFIX + name for name, used in (
         ('valid_adapt', config.valid_adapt < 1), ('num_tries', config.num_tries),
         ('go_back', config.go_back)) if used]
 
 
-def with_towers(config, n_gpus):
-    """The dynamic part that needs the devices: `towers` 0 becomes the number of towers, and
-    `rnn_impl` 'auto' the implementation for them.
+def with_towers(config: Config, n_gpus: int) -> Config:
+    """Fills in what depends on the devices.
 
+    Args:
+      n_gpus: GPUs of this machine.
+    Returns:
+      The Config with the number of towers in the place of `towers` 0, and with an implementation
+      in the place of `rnn_impl` 'auto'.
     Raises:
-      ConfigError: more towers asked for than there are GPUs, or what only GPUs can do.
+      ConfigError: more towers are asked for than there are GPUs, or what only GPUs can do.
     """
     if n_gpus and config.towers > n_gpus:
-        raise errors.ConfigError('ds_towers must be an integer from 0 to %d on this machine with %d '
-                          'GPUs, got %d' % (n_gpus, n_gpus, config.towers))
+        raise errors.ConfigError('ds_towers must be an integer from 0 to %d on this machine with '
+                                 '%d GPUs, got %d' % (n_gpus, n_gpus, config.towers))
     if config.rnn_impl == 'cudnn' and not n_gpus:
-        raise errors.ConfigError('ds_rnn_impl must be auto, own or block on a machine without GPUs, '
-                          'got cudnn')
+        raise errors.ConfigError('ds_rnn_impl must be auto, own or block on a machine without '
+                                 'GPUs, got cudnn')
     rnn_impl = config.rnn_impl
     if rnn_impl == 'auto':
         rnn_impl = 'cudnn' if n_gpus and config.rnn == 'lstm' else 'own'
@@ -463,6 +510,7 @@ def with_towers(config, n_gpus):
 
 
 def _config_path(from_environment):
+    """Returns the path of the file of settings, '' or None where there is none."""
     if 'config' in from_environment:
         return from_environment['config']
     if from_environment.get('importer', Config.importer) == 'digits':
@@ -471,11 +519,17 @@ def _config_path(from_environment):
 
 
 def _project_file(*parts):
+    """Returns the path of a file that comes with the project."""
     return os.path.join(PROJECT_DIR, *parts)
 
 
 def _derive(values):
-    """The dynamic part: defaults that depend on other values or on the machine."""
+    """Returns {field name: default} of the settings whose default depends on other settings or on
+    the machine.
+
+    Args:
+      values: {field name: value}; None where a setting is not set.
+    """
     n_input = values['n_input'] or (13 if values['sample_rate'] == 8000 else 26)
     n_hidden = values['n_hidden'] or n_input + 2 * n_input * values['n_context']
     derived = {
@@ -495,18 +549,20 @@ def _derive(values):
 
 
 def _default_dataset_path(importer):
+    """Returns the folder where an importer's corpus is by default."""
     if importer == 'digits':
         return os.path.relpath(_project_file('data', 'digits'))
     return os.path.join('.', 'data', importer)
 
 
 def _xdg(directory):
+    """Returns the XDG base directory 'xdg_data_home' or 'xdg_cache_home'."""
     from xdg import BaseDirectory  # here, as it reads the environment when it is imported
     return getattr(BaseDirectory, directory)
 
 
 def _read_file(path):
-    """The JSON object in a file of settings."""
+    """Returns the JSON object in a file of settings."""
     try:
         with files.open_regular(path, encoding='utf-8-sig') as file:
             found = json.load(file)
@@ -522,7 +578,7 @@ def _read_file(path):
 
 
 def _parse_all(raw, origin):
-    """Checks settings of one origin: {'ds_name': text or JSON value} -> {field name: value}."""
+    """Returns {field name: value} of settings of one origin, {'ds_name': text or JSON value}."""
     values = {}
     for name, value in raw.items():
         known = ALIASES.get(name, name)
@@ -530,23 +586,29 @@ def _parse_all(raw, origin):
             raise errors.ConfigError('%s (%s) is not a setting%s' % (name, origin, _nearest(name)))
         if known != name and known in raw and str(raw[known]) != str(value):
             raise errors.ConfigError('%s and %s are two names of one setting, got %r and %r (%s)'
-                              % (name, known, value, raw[known], origin))
+                                     % (name, known, value, raw[known], origin))
         values[known[len(PREFIX):]] = parse(name, value, _FIELDS[known])
     return values
 
 
 def _nearest(name):
+    """Returns the end of a message that offers the setting with the most similar name."""
     near = difflib.get_close_matches(name.lower(), [*_FIELDS, *ALIASES], n=1, cutoff=0.0)
     return '; the nearest is %s (python DeepSpeech.py --help lists them)' % near[0]
 
 
-def parse(name, value, field):
-    """One value from text (environment) or JSON, checked for type and range.
+def parse(name: str, value: object, field: dataclasses.Field) -> bool | int | float | str:
+    """Reads one value and checks its type and range.
 
+    Args:
+      name: the setting, for the message.
+      value: text from the environment, or a value of a JSON file.
+      field: the setting's field of Config.
     Raises:
       ConfigError: naming the setting, the value and what was expected.
     """
-    reader = {bool: _parse_switch, int: _parse_int, float: _parse_float, str: _parse_text}
+    reader: dict[Any, Callable] = {bool: _parse_switch, int: _parse_int, float: _parse_float,
+                                   str: _parse_text}
     parsed = reader[field.type](value)
     limits = field.metadata
     if parsed is None or not _within(parsed, limits):
@@ -555,13 +617,14 @@ def parse(name, value, field):
 
 
 def _shown(value):
-    """A value in a message, not longer than a line."""
+    """Returns a value for a message, cut where it is longer than a line."""
     shown = reprlib.Repr()
     shown.maxstring = shown.maxother = shown.maxlong = SHOWN_CHARACTERS
     return shown.repr(value)
 
 
 def _within(value, limits):
+    """Tells whether a value is within the limits of its setting."""
     return ((limits['low'] is None or value >= limits['low'])
             and (limits['high'] is None or value <= limits['high'])
             and (limits['above'] is None or value > limits['above'])
@@ -570,7 +633,7 @@ def _within(value, limits):
 
 
 def _expected(field):
-    """What a setting takes, in words: 'an integer of at least 1'."""
+    """Returns what a setting takes, in words such as 'an integer of at least 1'."""
     limits = field.metadata
     if limits['choices']:
         return 'one of ' + ', '.join(limits['choices'])
@@ -590,11 +653,13 @@ def _expected(field):
 
 
 def _parse_switch(value):
+    """Returns a value that must be on or off; None if it is not."""
     text = str(value).strip().lower()
     return True if text in ON else False if text in OFF else None
 
 
 def _parse_int(value):
+    """Returns a value that must be an integer; None if it is not."""
     if isinstance(value, bool):
         return None
     try:
@@ -606,6 +671,7 @@ def _parse_int(value):
 
 
 def _parse_float(value):
+    """Returns a value that must be a finite number; None if it is not."""
     if isinstance(value, bool):
         return None
     try:
@@ -616,6 +682,7 @@ def _parse_float(value):
 
 
 def _parse_text(value):
+    """Returns a value that must be text; None if it is not."""
     try:
         os.fsencode(value)  # every text may be a path
     except (TypeError, UnicodeEncodeError):
@@ -623,28 +690,27 @@ def _parse_text(value):
     return value.strip() if isinstance(value, str) and '\0' not in value else None
 
 
-def table_rows():
-    """The settings table: (name, type, default, unit, meaning, source) of each, as text."""
-    names = {bool: 'on/off', int: 'integer', float: 'number', str: 'text'}
+def table_rows() -> list[Row]:
+    """Returns the settings table, in the order of the fields of Config."""
+    names: dict[Any, str] = {bool: 'on/off', int: 'integer', float: 'number', str: 'text'}
     rows = []
     for name, field in _FIELDS.items():
         default = field.metadata['derived'] or show(field.default)
-        rows.append((name, names[field.type], default, field.metadata['unit'] or '',
-                     field.metadata['meaning'], field.metadata['source']))
+        rows.append(Row(name, names[field.type], default, field.metadata['unit'],
+                        field.metadata['meaning'], field.metadata['source']))
     return rows
 
 
-def show(value):
-    """A value as one would write it in the environment."""
+def show(value: object) -> str:
+    """Returns a value as one would write it in the environment."""
     if isinstance(value, bool):
         return 'on' if value else 'off'
     return str(value)
 
 
-def help_text():
-    """The table for `--help`: a setting a line, its default and unit below its meaning."""
-    lines = ['Usage: [ds_NAME=VALUE ...] python DeepSpeech.py [--help | --show-config]', '',
-             'With nothing set it trains on the digits corpus in data/digits. Settings:', '']
+def help_text() -> str:
+    """Returns the settings for `--help`: each with its meaning, type, default and unit."""
+    lines = ['Settings, in the environment or in the JSON file of ds_config:', '']
     for name, kind, default, unit, meaning, _ in table_rows():
         lines.append('%-24s %s' % (name, meaning.replace('`', '')))
         details = '%s, default %s' % (kind, default.replace('`', '') or 'empty')
@@ -652,8 +718,8 @@ def help_text():
     return '\n'.join(lines)
 
 
-def markdown_table():
-    """The settings table of the README."""
+def markdown_table() -> str:
+    """Returns the settings table of util/README.md."""
     lines = ['| setting | type | default | unit | meaning | from |', '|---|---|---|---|---|---|']
     for name, kind, default, unit, meaning, source in table_rows():
         lines.append('| `%s` | %s | %s | %s | %s | %s |' % (
@@ -661,8 +727,12 @@ def markdown_table():
     return '\n'.join(lines)
 
 
-def effective_text(config, sources):
-    """The effective values and their origins, a setting a line, for `--show-config`."""
+def effective_text(config: Config, sources: Mapping[str, str]) -> str:
+    """Returns the text of `--show-config`: each setting with its effective value and its source.
+
+    Args:
+      config, sources: as `load` returns them.
+    """
     return '\n'.join('%-24s %-30s %s' % (PREFIX + name, show(getattr(config, name)) or "''",
                                          sources[name])
                      for name in sources)

@@ -1,4 +1,5 @@
-"""The errors that end a run with one line, and the two ways in which a run is stopped."""
+"""The errors that end a run with one line, and what a message makes of other errors."""
+import re
 
 
 class DeepSpeechError(Exception):
@@ -36,3 +37,12 @@ class LogError(TrainingError):
 
 class Interrupted(Exception):
     """The user asked for an end (Ctrl-C or SIGTERM); the message says what was saved."""
+
+
+def first_line(error: BaseException) -> str:
+    """Returns what an exception says in one line, without TensorFlow's account of where in the
+    graph it arose."""
+    message = str(getattr(error, 'message', error))
+    behind_the_account = re.search(r'^Node: .*\n(.+)', message, re.M)
+    lines = [behind_the_account.group(1)] if behind_the_account else message.splitlines()
+    return (lines or [type(error).__name__])[0]

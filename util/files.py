@@ -4,6 +4,8 @@ import errno
 import logging
 import os
 import stat
+from collections.abc import Iterator
+from typing import IO, Any
 
 import filelock
 
@@ -12,22 +14,23 @@ from util import errors
 log = logging.getLogger(__name__)
 
 
-def open_regular(path, **options):
-    """Opens a file for reading as `open` does.
+def open_regular(path: str, **options: Any) -> IO[Any]:
+    """Opens a file for reading, with the options of `open`.
 
     Raises:
-      OSError: also for a pipe or a device, which might keep a run waiting for ever.
+      OSError: it cannot be opened, or it is a pipe or a device, which might keep a run waiting
+        for ever.
     """
     if not stat.S_ISREG(os.stat(path).st_mode) and not os.path.isdir(path):
         raise OSError(errno.EINVAL, 'not a regular file', path)
     return open(path, **options)
 
 
-def write_file(path, content):
-    """Writes a text beside its place and renames it, so that no reader sees a part of it.
+def write_file(path: str, content: str) -> None:
+    """Writes a text in UTF-8 beside its place and renames it, so that no reader sees a part of it.
 
     Raises:
-      OSError: the file that was there before is still whole.
+      OSError: it cannot be written; a file that was there before is still whole.
     """
     temporary = '%s.%d.tmp' % (path, os.getpid())  # other runs write hyper.js as well
     try:
@@ -40,8 +43,8 @@ def write_file(path, content):
         raise
 
 
-def make_dir(path, setting):
-    """Makes a folder and checks that files can be written into it.
+def make_dir(path: str, setting: str) -> None:
+    """Makes a folder, with those above it, and checks that files can be written into it.
 
     Args:
       path: the folder.
@@ -61,23 +64,28 @@ def make_dir(path, setting):
 
 
 @contextlib.contextmanager
-def locked(path, waiting):
-    """Keeps other processes that take the same lock out until this one is done.
+def locked(path: str, waiting: str) -> Iterator[None]:
+    """Keeps other processes that take the same lock waiting until the `with` block ends.
 
-    The lock ends with the process that holds it. On a file system without locks there is none.
+    The lock ends with the process that holds it, even a killed one. There is no lock where there
+    can be none: on a file system without locks, or where its file cannot be written. Then the
+    block runs all the same, and it is for the block to say what cannot be written.
 
     Args:
-      path: the lock's file; it stays behind.
-      waiting: what to log where another process holds the lock.
+      path: the lock's file, in a folder that exists; it stays behind.
+      waiting: the message to log if another process holds the lock.
     """
-    lock = filelock.FileLock(path)
+    # Not a lock by a file's mere existence, which would outlive a killed process.
+    lock = filelock.FileLock(path, fallback_to_soft=False)
     try:
+        with open(path, 'ab'):
+            pass  # where this fails, filelock may take it for a lock of others and wait for ever
         try:
             lock.acquire(timeout=0)
         except filelock.Timeout:
             log.info('%s', waiting)
             lock.acquire()
-    except (NotImplementedError, OSError):  # such as a network disk without locks
+    except OSError:
         pass
     try:
         yield
@@ -85,7 +93,7 @@ def locked(path, waiting):
         lock.release()
 
 
-def format_duration(seconds):
+def format_duration(seconds: float) -> str:
     """Returns a number of seconds as h:mm:ss."""
     minutes, seconds = divmod(int(seconds), 60)
     return '%d:%02d:%02d' % (minutes // 60, minutes % 60, seconds)

@@ -1,23 +1,22 @@
-"""What a run says and leaves behind: messages, progress bar, run folder, hyper.json."""
-import contextlib
+"""What a run says: messages, progress bars, and hyper.js with the results of all runs."""
 import glob
 import json
 import logging
 import math
 import os
-import subprocess
+import shutil
 import sys
-import time
 
-from util import config as settings, errors
+import tqdm
+
+from util import files
 
 log = logging.getLogger(__name__)
 
-RUN_DIR_FORMAT = '%Y%m%d-%H%M%S'
-BAR_WIDTH = 24  # characters
+LINE_WIDTH = 79  # characters of a progress bar with its words, where the terminal has as many
 
 
-def set_up_logging():
+def set_up_logging() -> None:
     """Sends messages of this project to the standard output as plain lines."""
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(logging.Formatter('%(message)s'))
@@ -25,86 +24,58 @@ def set_up_logging():
     logging.getLogger('tensorflow').setLevel(logging.ERROR)
 
 
-class Progress:
-    """A bar with loss and time to go, on a terminal only."""
+class Bar(tqdm.tqdm):
+    """A progress bar on the standard output; nothing is written where that is no terminal.
 
-    def __init__(self, caption, total, stream=None, already=0):
-        self._caption, self._total, self._already = caption, total, already
-        self._stream = stream or sys.stdout
-        self._shown = self._stream.isatty()
-        self._started = time.monotonic()
+    At its end, `close` or that of a `with` block, it leaves an empty line for the next message.
 
-    def update(self, done, loss):
-        """Draws the bar for `done` of the steps and the mean loss so far."""
-        if not self._shown:
-            return
-        full = BAR_WIDTH * done // self._total
-        to_go = (time.monotonic() - self._started) * (self._total - done) / (
-            done - self._already)
-        self._stream.write('\r\x1b[K%s |%s%s| %d/%d  loss %.4f  %s to go' % (
-            self._caption, '#' * full, '-' * (BAR_WIDTH - full), done, self._total, loss,
-            format_duration(to_go)))
-        self._stream.flush()
-
-    def close(self):
-        """Clears the line, so that the next message starts on it."""
-        if self._shown:
-            self._stream.write('\r\x1b[K')
-            self._stream.flush()
-
-
-def format_duration(seconds):
-    """Seconds as h:mm:ss."""
-    minutes, seconds = divmod(int(seconds), 60)
-    return '%d:%02d:%02d' % (minutes // 60, minutes % 60, seconds)
-
-
-def make_dir(path, setting):
-    """Makes a folder and checks that files can be written there.
-
-    Raises:
-      ConfigError: naming the setting, the path and the reason.
+    Args:
+      caption: the words before the bar.
+      total: how many items there are, or None where that is not known.
+      already: how many of them were done before; they do not count for the speed.
+      unit: what follows the numbers, such as B.
+      unit_scale: whether large numbers are shortened, as in 2.50M.
     """
-    probe = os.path.join(path, '.write-test-%d' % os.getpid())
-    try:
-        os.makedirs(path, exist_ok=True)
-        with open(probe, 'wb'):
-            pass
-        os.remove(probe)
-    except OSError as error:
-        raise errors.ConfigError('%s: cannot write to %s: %s' % (setting, path, error.strerror)
-                                   ) from None
+
+    monitor_interval = 0  # without a thread: every update looks at the clock itself (miniters)
+
+    def __init__(self, caption: str, total: int | None, already: int = 0, unit: str = '',
+                 unit_scale: bool = False) -> None:
+        form = '{desc} {n_fmt}{unit}'
+        if total:
+            form = '{desc} |{bar}| {n_fmt}{unit}/{total_fmt}{unit}{postfix}, {remaining} to go'
+        size = shutil.get_terminal_size()  # tqdm's own look draws nothing where it finds none
+        super().__init__(
+            desc=caption, total=total, initial=already, unit=unit, unit_scale=unit_scale,
+            bar_format=form, ascii='-#', ncols=min(LINE_WIDTH, size.columns - 1),
+            nrows=size.lines, file=sys.stdout, disable=None, leave=False, position=0, miniters=1,
+            smoothing=0)
 
 
-def make_run_dir(logs_dir, now=None):
-    """A new folder YYYYMMDD-HHMMSS for the logs of this run, its name made unique."""
-    make_dir(logs_dir, 'ds_logs_dir')
-    base = os.path.join(logs_dir, time.strftime(RUN_DIR_FORMAT, now or time.localtime()))
-    path, number = base, 1
-    while True:
-        try:
-            os.mkdir(path)
-            return path
-        except FileExistsError:
-            number += 1
-            path = '%s-%d' % (base, number)
+class Progress:
+    """A bar for one pass over a data set, with the mean loss and the time left.
+
+    Args:
+      caption: the words before the bar.
+      total: number of steps of the pass.
+      already: how many of them an earlier run has done.
+    """
+
+    def __init__(self, caption: str, total: int, already: int = 0) -> None:
+        self._bar = Bar(caption, total, already)
+
+    def update(self, done: int, loss: float) -> None:
+        """Draws the bar for `done` of the steps and the mean loss so far."""
+        self._bar.n = done
+        self._bar.set_postfix_str('loss %.4f' % loss)  # draws all of it
+
+    def close(self) -> None:
+        """Clears the line, so that the next message starts on it; a further update draws again."""
+        self._bar.clear()
 
 
-def write_file(path, content):
-    """Writes text beside its place and renames it, so that no reader sees a part of it."""
-    temporary = '%s.%d.tmp' % (path, os.getpid())  # other runs write hyper.js as well
-    try:
-        with open(temporary, 'w', encoding='utf-8') as file:
-            file.write(content)
-        os.replace(temporary, path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.remove(temporary)
-        raise
-
-
-def strict_json(value):
-    """JSON that every reader takes: numbers that don't exist become null."""
+def strict_json(value: object) -> str:
+    """Returns JSON that every reader takes: numbers that do not exist become null."""
     return json.dumps(_finite(value), sort_keys=True, indent=4, allow_nan=False)
 
 
@@ -118,26 +89,13 @@ def _finite(value):
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def git_revision():
-    """(hash, branch) of the project's own repository; (None, None) outside of one."""
-    return tuple(_git('rev-parse', *what) for what in (['HEAD'], ['--abbrev-ref', 'HEAD']))
-
-
-def _git(*arguments):
-    try:
-        # with --git-dir, as git would else go up and find somebody else's repository
-        done = subprocess.run(['git', '--git-dir', os.path.join(settings.PROJECT_DIR, '.git'),
-                               *arguments], check=True, capture_output=True, text=True, timeout=10)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip() or None
-
-
-def merge_logs(logs_dir):
+def merge_logs(logs_dir: str) -> None:
     """Collects hyper.json of all runs in `logs_dir`/hyper.js, for a web page to load.
 
-    Runs whose file is broken are left out and named.
+    Runs whose file is broken are left out and named in a warning.
 
+    Raises:
+      OSError: hyper.js cannot be written.
     Source: the notebook's util.log.merge_logs.
     """
     runs = []
@@ -147,4 +105,4 @@ def merge_logs(logs_dir):
                 runs.append(json.load(file))
         except (OSError, ValueError) as error:
             log.warning('%s is left out of hyper.js: %s', path, error)
-    write_file(os.path.join(logs_dir, 'hyper.js'), 'var hyper = %s;\n' % strict_json(runs))
+    files.write_file(os.path.join(logs_dir, 'hyper.js'), 'var hyper = %s;\n' % strict_json(runs))

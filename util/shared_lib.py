@@ -1,4 +1,4 @@
-"""Checks of libraries that would otherwise be missed only in the middle of a run."""
+"""Checks for shared libraries that a run would otherwise miss only when it needs them."""
 import ctypes
 import ctypes.util
 import logging
@@ -8,11 +8,11 @@ from util import gpu
 log = logging.getLogger(__name__)
 
 
-def check_cupti():
-    """Says whether a full trace will have the times of GPU kernels (NVIDIA's CUPTI).
+def check_cupti() -> bool | None:
+    """Logs whether a full trace will hold the times of GPU kernels, which needs NVIDIA's CUPTI.
 
     Returns:
-      True where CUPTI can be loaded, False where it is missing, None on a machine without GPUs.
+      True where CUPTI can be loaded, False where it cannot, None on a machine without GPUs.
     Source: the notebook's function of that name.
     """
     if not gpu.get_available_gpus():

@@ -1,75 +1,93 @@
-"""Alphabet, transcripts to labels and back, error rates."""
-import collections
+"""The alphabet, transcripts as labels and back, error rates."""
 import operator
 import unicodedata
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
 
 import jiwer
 import numpy as np
 
-from util import config as settings, files
+from util import errors, files
 from util.tf1 import tf
 
 DEFAULT_LABELS = " abcdefghijklmnopqrstuvwxyz'"
 
-# What `clean_transcript` changes before it looks at the alphabet. A character that the
-# alphabet holds is always kept as it is.
+# Characters that `clean_transcript` changes where the alphabet does not hold them. So the
+# apostrophe is dropped only where the alphabet has none, as in the notebook.
 APOSTROPHES = '\u2019\u2018\u02bc\u00b4`'                    # become '
 TO_SPACE = '-\u2010\u2011\u2012\u2013\u2014\u2015_/'          # separate words
-DROPPED = '.,?!;:"\u201c\u201d\u201e\u00ab\u00bb\u2026\u00a1\u00bf\''  # unspoken
-# The apostrophe is dropped only where the alphabet has none, as in the notebook.
-
-# Errors of recognised texts: wer and cer over all texts, counts of words
-ErrorRates = collections.namedtuple(
-    'ErrorRates', 'wer cer words insertions deletions substitutions')
+DROPPED = '.,?!;:"\u201c\u201d\u201e\u00ab\u00bb\u2026\u00a1\u00bf\''  # are not spoken
 
 
-class AlphabetError(ValueError):
-    """An alphabet file can't be used; the message names it and the line."""
+class ErrorRates(NamedTuple):
+    """The errors of recognised texts, all texts together."""
+
+    wer: float  # word errors over the words of the references
+    cer: float  # character errors over the characters of the references
+    words: int  # of the references
+    insertions: int     # of words, as the next two
+    deletions: int
+    substitutions: int
 
 
 class Alphabet:
-    """Characters and their labels: label n is the n-th character, the last one the blank.
+    """Characters and their labels: label n is the n-th character, and the last one is the blank.
 
-    The default is the notebook's, 0 = space, 1 to 26 = a to z, but for 27, which the notebook
-    left unused (it dropped apostrophes) and which is the apostrophe here. The blank is 28.
+    The default alphabet is the notebook's: 0 is the space, 1 to 26 are a to z, and 28 is the
+    blank. Unlike there, 27 is the apostrophe; the notebook dropped apostrophes and did not use it.
+
+    Args:
+      labels: the characters in the order of their labels.
+
+    Attributes:
+      labels: tuple of str.
+      characters: frozenset of str.
+      cleaned: table for str.translate that brings text to this alphabet.
     """
 
-    def __init__(self, labels=DEFAULT_LABELS):
+    def __init__(self, labels: Iterable[str] = DEFAULT_LABELS):
         self.labels = tuple(labels)
         self.characters = frozenset(self.labels)
         self._label_of = {char: label for label, char in enumerate(self.labels)}
         self.cleaned = _Cleaning(self)
 
     @property
-    def blank(self):
-        """Label of the CTC blank."""
+    def blank(self) -> int:
+        """The label of the CTC blank."""
         return len(self.labels)
 
     @property
-    def n_character(self):
-        """Classes of the output layer: the labels and the blank."""
+    def n_character(self) -> int:
+        """The number of classes of the output layer: the labels and the blank."""
         return len(self.labels) + 1
 
-    def __contains__(self, char):
+    def __contains__(self, char: str) -> bool:
         return char in self._label_of
 
-    def encode(self, text):
-        """Labels of a text, int32 [len(text)]; KeyError for a character it doesn't hold."""
+    def encode(self, text: str) -> np.ndarray:
+        """Returns the labels of a text, int32 [len(text)].
+
+        Raises:
+          KeyError: the alphabet does not hold a character.
+        """
         return np.array([self._label_of[char] for char in text], np.int32)
 
-    def decode(self, labels):
-        """Text of labels; blanks and padding below 0 are left out."""
+    def decode(self, labels: Iterable[int]) -> str:
+        """Returns the text of labels; blanks, and padding below 0, are left out."""
         return ''.join(self.labels[label] for label in labels if 0 <= label < self.blank)
 
 
-def load_alphabet(filename=''):
-    """The alphabet of a file, or the default one where the name is empty.
+def load_alphabet(filename: str = '') -> Alphabet:
+    """Reads the alphabet of a file.
 
-    One character a line, in UTF-8; a line with a space is the space; lines that begin with #
-    are comments (\\# is the character). Byte order mark, CR LF and empty last lines are fine.
+    The file is in UTF-8 and has one character a line. A line with a space is the space; a line
+    that begins with # is a comment (\\# is the character). A byte order mark, CR LF and empty lines
+    at the end are allowed.
 
+    Args:
+      filename: the file; where it is empty, the default alphabet is returned.
     Raises:
-      AlphabetError: naming file and line.
+      AlphabetError: the file cannot be read, or a line does not hold one new character.
     """
     if not filename:
         return Alphabet()
@@ -77,7 +95,7 @@ def load_alphabet(filename=''):
         with files.open_regular(filename, encoding='utf-8-sig', newline=None) as file:
             lines = file.read().split('\n')
     except (OSError, UnicodeDecodeError) as error:
-        raise AlphabetError('ds_alphabet: cannot read %s: %s' % (filename, error)) from None
+        raise errors.AlphabetError('ds_alphabet: cannot read %s: %s' % (filename, error)) from None
     while lines and not lines[-1]:
         lines.pop()
     labels = []
@@ -86,24 +104,26 @@ def load_alphabet(filename=''):
             continue
         char = unicodedata.normalize('NFC', line[1:] if line == '\\#' else line)
         if len(char) != 1 or char in labels:
-            raise AlphabetError('ds_alphabet: %s line %d must hold one character that no other '
-                                'line holds, got %r' % (filename, number, line))
+            raise errors.AlphabetError(
+                'ds_alphabet: %s line %d must hold one character that no other line holds, got %r'
+                % (filename, number, line))
         labels.append(char)
     if not labels:
-        raise AlphabetError('ds_alphabet: %s holds no characters' % filename)
+        raise errors.AlphabetError('ds_alphabet: %s holds no characters' % filename)
     return Alphabet(labels)
 
 
-def clean_transcript(text, alphabet):
-    """Brings a transcript to the alphabet; the one place where transcripts are changed.
+def clean_transcript(text: str, alphabet: Alphabet) -> tuple[str, list[str]]:
+    """Brings a transcript to the alphabet; transcripts are changed nowhere else.
 
-    In this order, and only for characters that the alphabet doesn't hold: typographic
-    apostrophes become plain ones, hyphens, dashes, underscores and slashes become spaces,
-    punctuation is dropped, accents are folded, upper case is lowered. Runs of white space
-    become one space. Anything else (digits, braces, other scripts) stays and is reported.
+    Only characters that the alphabet does not hold are changed, in this order: typographic
+    apostrophes become plain ones; hyphens, dashes, underscores and slashes become spaces;
+    punctuation is dropped; upper case is lowered; accents are removed. Runs of white space become
+    one space. Everything else (digits, braces, other scripts) stays and is reported.
 
     Returns:
-      (cleaned text, characters of it that the alphabet doesn't hold, in order of occurrence).
+      (cleaned text, its characters that the alphabet does not hold, in the order in which they
+      occur).
     """
     cleaned = ' '.join(unicodedata.normalize('NFC', text).translate(alphabet.cleaned).split())
     if ' ' not in alphabet:
@@ -114,7 +134,8 @@ def clean_transcript(text, alphabet):
 
 
 class _Cleaning(dict):
-    """A table for str.translate: {code point: cleaned text}, filled as characters come up."""
+    """A table for str.translate, {code point: cleaned text}, which is filled when characters
+    occur."""
 
     def __init__(self, alphabet):
         super().__init__()
@@ -126,6 +147,7 @@ class _Cleaning(dict):
 
 
 def _clean_char(char, alphabet):
+    """Returns what becomes of a character; see `clean_transcript`."""
     if char in alphabet:
         return char
     if char.isspace() or char in TO_SPACE:
@@ -141,33 +163,36 @@ def _clean_char(char, alphabet):
     return char
 
 
-def describe_char(char):
-    """A character for messages, with its code point: 'с' (U+0441)."""
+def describe_char(char: str) -> str:
+    """Returns a character for messages, with its code point: 'с' (U+0441)."""
     return '%r (U+%04X)' % (char, ord(char))
 
 
-def text_to_char_array(original, alphabet=None):
-    """Labels of a transcript, int32 [n_labels]; the transcript has to be clean.
+def text_to_char_array(original: str, alphabet: Alphabet | None = None) -> np.ndarray:
+    """Returns the labels of a transcript, int32 [n_labels].
 
+    Args:
+      original: a cleaned transcript.
+      alphabet: None stands for the default one.
     Source: the notebook's function of that name.
     """
     return (alphabet or Alphabet()).encode(original)
 
 
-def required_steps(labels):
-    """Time steps that CTC needs for labels or a text: one each, and a blank between equal
-    neighbours."""
+def required_steps(labels: Sequence) -> int:
+    """Returns the time steps that CTC needs for labels or a text: one for each, and one for a blank
+    between equal neighbours."""
     return len(labels) + int(sum(map(operator.eq, labels[1:], labels[:-1])))
 
 
 def ctc_label_dense_to_sparse(labels, label_lengths):
-    """Zero-padded labels as the sparse tensor that CTC operations take.
+    """Turns zero-padded labels into the sparse tensor that CTC operations take.
 
     Args:
       labels: int32 [B, U].
-      label_lengths: int32 [B].
+      label_lengths: int32 [B], the labels of each row that count.
     Returns:
-      SparseTensor, dense shape [B, U]: the labels before each length.
+      SparseTensor of int32, dense shape [B, U]: the labels that count.
     Source: the notebook's function of that name, which needed a scan.
     """
     indices = tf.where(tf.sequence_mask(label_lengths, tf.shape(labels)[1]))
@@ -175,34 +200,41 @@ def ctc_label_dense_to_sparse(labels, label_lengths):
                            tf.shape(labels, out_type=tf.int64))
 
 
-def sparse_tensor_value_to_texts(value, alphabet=None):
-    """Texts of a SparseTensorValue of labels [B, U], one for each of the B rows.
+def sparse_tensor_value_to_texts(value, alphabet: Alphabet | None = None) -> list[str]:
+    """Returns the B texts of labels, one for each row.
 
+    Args:
+      value: SparseTensorValue of integers, dense shape [B, U].
+      alphabet: None stands for the default one.
     Source: the notebook's function of that name.
     """
     alphabet = alphabet or Alphabet()
-    rows = [[] for _ in range(value.dense_shape[0])]
+    rows: list[list[int]] = [[] for _ in range(value.dense_shape[0])]
     for (row, _), label in zip(value.indices, value.values):
         rows[row].append(label)
     return [alphabet.decode(row) for row in rows]
 
 
-def wers(originals, results):
-    """Word error rates, from jiwer.
+def wers(originals: Collection[str], results: Collection[str]) -> tuple[list[float], float]:
+    """Computes word error rates, by jiwer.
 
     Args:
       originals: reference texts, none of them empty.
       results: recognised texts.
     Returns:
-      (rates, wer): the rate of each text, and errors over words of all texts together. Unlike
-      the notebook's mean of the rates, the latter is what other toolkits report.
+      (rates, wer): the rate of each text, and the errors over the words of all texts together.
+      The latter is what other toolkits report; the notebook took the mean of the rates instead.
     """
     rates = [jiwer.wer(original, result) for original, result in zip(originals, results)]
     return rates, error_rates(originals, results).wer
 
 
-def error_rates(originals, results):
-    """WER and CER over all texts together, with the counts behind the WER, as `ErrorRates`."""
+def error_rates(originals: Collection[str], results: Collection[str]) -> ErrorRates:
+    """Computes the WER and the CER over all texts together, and the counts behind the WER.
+
+    Args:
+      originals, results: as of `wers`.
+    """
     words = jiwer.process_words(list(originals), list(results))
     return ErrorRates(words.wer, jiwer.cer(list(originals), list(results)),
                       words.hits + words.substitutions + words.deletions,

@@ -1,13 +1,13 @@
-"""Audio that can't be read as it is: converted once, to FLAC of 16 bits in the cache.
+"""Converting audio that cannot be read as it is, once, to FLAC of 16 bits in the cache.
 
-A result lies in `ds_cache_dir`/converted/KEY/, KEY standing for the reader and its settings; its
-name tells the source's path, size and time of change. So it counts only while the source is the
-same. A file is written beside its place and renamed: what is there is whole, and work that was
-interrupted, even by kill -9, goes on where it stopped. Sources are only read.
+A result lies in `ds_cache_dir`/converted/KEY/, where KEY stands for the reader and its settings.
+Its name is made of the source's path, size and time of change, so that it counts only while the
+source is the same. A result is written beside its place and renamed: a file that is there is
+whole, and a conversion that was interrupted, even by kill -9, goes on where it stopped. Sources
+are only read.
 
-Nothing here loads TensorFlow, which the processes that convert don't need.
+Nothing here loads TensorFlow, which the processes that convert do not need.
 """
-import collections
 import concurrent.futures
 import contextlib
 import hashlib
@@ -21,43 +21,46 @@ import sys
 import threading
 import time
 import types
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import soundfile
 
-from util import audio, config as settings, errors, files, log as run_log
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None
+from util import audio, errors, files, log as run_log
 
 log = logging.getLogger(__name__)
 
 TEMPORARY = '.tmp'    # ends the names of files that are being written
+LOCK_NAME = '.lock'   # in the folder of the results
 WORTH_PROCESSES = 16  # files; fewer are converted before other processes would have started
-SAY_EVERY_S = 10      # how far it is
-NAME_CHARS = 40       # of the source's name that its result bears, for people
-
-# What became of a source: the path of its FLAC file, or the reason why there is none
-Converted = collections.namedtuple('Converted', 'path exclusion_reason')
+SAY_EVERY_S = 10      # seconds between two lines of the log on the progress
+NAME_CHARS = 40       # characters of the source's name in that of its result, for people
 
 
-def converted(sources, cache_dir, read, **options):
-    """FLAC copies of audio files; only those that aren't there yet are made.
+class Converted(NamedTuple):
+    """What became of a source."""
+
+    path: str | None              # of its FLAC file
+    exclusion_reason: str | None  # why there is none
+
+
+def converted(sources: Sequence[str], cache_dir: str, read: Callable[..., tuple[np.ndarray, int]],
+              **options: Any) -> list[Converted]:
+    """Returns FLAC copies of audio files; only those that are not there yet are made.
 
     Args:
       sources: paths.
       cache_dir: `config.cache_dir`.
       read: function(path, **options) -> (int16 samples [n] or [n, channels], Hz). It may be
         called in other processes, so it has to be at the top level of a module that is not the
-        main script.
-        AudioError, OSError and ValueError of it are reasons why a source can't be converted.
-      options: settings of `read` that JSON can hold; others make other results.
+        main script. An AudioError, OSError or ValueError that it raises is the reason why a
+        source cannot be converted.
+      options: settings of `read` that JSON can hold; other settings make other results.
     Returns:
-      list of Converted, one a source.
+      one Converted for each source, in their order.
     Raises:
-      ConfigError: the cache can't be written.
+      ConfigError: the cache cannot be written.
       DataError: a process that converts was ended from outside.
     """
     folder = os.path.join(cache_dir, 'converted', _key(read, options))
@@ -65,22 +68,24 @@ def converted(sources, cache_dir, read, **options):
     todo = _missing(results)
     if todo:
         files.make_dir(folder, 'ds_cache_dir')
-        with _locked(folder):
+        with files.locked(os.path.join(folder, LOCK_NAME),
+                          'waiting for another run, which converts into %s' % folder):
             todo = _missing(results)  # anew, as another run may have held the lock
             _clean(folder, todo.values())
-            for source, problem in _convert_all(todo, read, options).items():
+            for source, reason in _convert_all(todo, read, options).items():
                 if reason:
                     results[source] = Converted(None, reason)
     return [results[source] for source in sources]
 
 
 def _key(read, options):
+    """Returns the name of the folder for the results of a reader with these settings."""
     what = [read.__module__, read.__qualname__, options]
     return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _expected(source, folder):
-    """Converted with the path that a source's result has now, whether it is there or not."""
+    """Returns a Converted with the path that a source's result has, whether or not it is there."""
     try:
         status = os.stat(source)
     except OSError as error:
@@ -92,26 +97,13 @@ def _expected(source, folder):
 
 
 def _missing(results):
-    """{source: path of its result} of what is still to do."""
+    """Returns {source: path of its result} for the results that are not there yet."""
     return {source: result.path for source, result in results.items()
             if result.path and not os.path.isfile(result.path)}
 
 
-@contextlib.contextmanager
-def _locked(folder):
-    """One run at a time converts into a folder; the lock ends with the process that holds it."""
-    with open(os.path.join(folder, 'lock'), 'w', encoding='utf-8') as file:
-        if fcntl:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                log.info('waiting for another run, which converts into %s', folder)
-                fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
 def _clean(folder, targets):
-    """Removes what interrupted runs left, and results of what these sources were before."""
+    """Removes what interrupted runs left, and the results of what the sources were before."""
     stale = {_without_state(target) for target in targets}
     for name in os.listdir(folder):
         if name.endswith(TEMPORARY) or _without_state(name) in stale:
@@ -119,13 +111,16 @@ def _clean(folder, targets):
 
 
 def _without_state(path):
-    """A result's name without the size and time of its source."""
+    """Returns a result's name without the size and time of its source."""
     return os.path.basename(path).rsplit('-', 2)[0]
 
 
 def _convert_all(todo, read, options):
-    """Converts {source: target}, many in as many processes as cores; {source: None or the
-    reason}."""
+    """Converts {source: target}, if they are many in as many processes as there are cores.
+
+    Returns:
+      {source: None, or the reason why it cannot be converted}.
+    """
     log.info('converting %d files to FLAC', len(todo))
     if len(todo) < WORTH_PROCESSES:
         return {source: _convert_one(source, target, read, options)
@@ -142,27 +137,35 @@ def _convert_all(todo, read, options):
             reasons[futures[future]] = future.result()
     except concurrent.futures.process.BrokenProcessPool:
         raise errors.DataError('a process that converts audio was ended from outside, perhaps '
-                                'for want of memory, after %d of %d files; the next run goes on'
-                                % (len(reasons), len(todo))) from None
+                               'for want of memory, after %d of %d files; the next run goes on'
+                               % (len(reasons), len(todo))) from None
     finally:
         pool.shutdown(cancel_futures=True)
     return reasons
 
 
 def _counted(futures):
-    """The futures as they end; says now and then how many have."""
+    """Yields the futures as they end, and shows how many have ended.
+
+    On a terminal a bar shows it, elsewhere a line of the log now and then.
+    """
     said = time.monotonic()
-    for done, future in enumerate(concurrent.futures.as_completed(futures), 1):
-        yield future
-        if time.monotonic() - said > SAY_EVERY_S or done == len(futures):
-            log.info('converted %d of %d', done, len(futures))
-            said = time.monotonic()
+    with run_log.Bar('converting', len(futures)) as bar:
+        for done, future in enumerate(concurrent.futures.as_completed(futures), 1):
+            yield future
+            bar.update()
+            if bar.disable and time.monotonic() - said > SAY_EVERY_S and done < len(futures):
+                log.info('converted %d of %d', done, len(futures))
+                said = time.monotonic()
+    log.info('converted %d of %d', len(futures), len(futures))
 
 
 @contextlib.contextmanager
 def _hidden_main():
-    """Processes that start inside don't run the main script's imports again, which would cost
-    each of them the seconds and the memory of TensorFlow."""
+    """Keeps processes that start in the `with` block from importing the main script again.
+
+    Its imports would cost each of them the seconds and the memory of TensorFlow.
+    """
     main = sys.modules['__main__']
     sys.modules['__main__'] = types.ModuleType('__main__')
     try:
@@ -183,7 +186,13 @@ def _end_with_parent():
 
 
 def _convert_one(source, target, read, options):
-    """Writes the FLAC file of a source; None, or the reason why it can't be converted."""
+    """Writes the FLAC file of a source.
+
+    Returns:
+      None, or the reason why it cannot be converted.
+    Raises:
+      ConfigError: the cache cannot be written.
+    """
     content = io.BytesIO()
     try:
         samples, rate = read(source, **options)
@@ -198,11 +207,12 @@ def _convert_one(source, target, read, options):
         _write(target, content.getbuffer())
     except OSError as error:
         raise errors.ConfigError('ds_cache_dir: cannot write %s: %s' % (target, error.strerror)
-                                   ) from None
+                                 ) from None
     return None
 
 
 def _write(path, content):
+    """Writes a file beside its place and renames it."""
     with open(path + TEMPORARY, 'wb') as file:
         file.write(content)
         file.flush()
@@ -210,17 +220,18 @@ def _write(path, content):
     os.replace(path + TEMPORARY, path)
 
 
-def read_raw(path, rate, byte_order):
-    """Samples of a file without a header: 16 bits, one channel.
+def read_raw(path: str, rate: int, byte_order: str | None) -> tuple[np.ndarray, int]:
+    """Returns the samples of a file without a header, of 16 bits and one channel.
 
     Args:
-      rate: Hz.
-      byte_order: 'big', 'little', or None, where the signal has to tell it: the one in which it
-        is smoother.
+      path: the file.
+      rate: Hz, for the result.
+      byte_order: 'big', 'little', or None for the one in which the signal is smoother.
     Returns:
       (int16 [n], rate).
     Raises:
-      AudioError: an odd number of bytes. OSError.
+      AudioError: the file has an odd number of bytes.
+      OSError: it cannot be read.
     """
     with open(path, 'rb') as file:
         content = file.read()
@@ -232,6 +243,9 @@ def read_raw(path, rate, byte_order):
 
 
 def _roughness(samples):
-    """Mean difference between neighbours: far larger where the bytes are swapped, as then the
-    low ones, which are all but noise, weigh most."""
+    """Returns the mean difference between neighbouring samples.
+
+    It is far larger where the bytes are swapped, as then the low ones, which are all but noise,
+    weigh most.
+    """
     return np.abs(np.diff(samples.astype(np.int32))).mean() if len(samples) > 1 else 0

@@ -1,53 +1,59 @@
-"""What importers share: finding and reading the files of a corpus, splitting it."""
+"""The files of a corpus: finding and reading them, splitting a corpus by position."""
 import os
+from collections.abc import Sequence
+from typing import TypeVar
 
-from util import config as settings, errors, files, records
+from util import errors, files
 
 HIDDEN = ('._', '.DS_Store', '__MACOSX')  # what macOS leaves in folders and archives
 
+Item = TypeVar('Item')
 
-def require_folder(path, corpus, how_to_get):
-    """The path, if it is a folder.
 
+def require_folder(path: str, corpus: str, how_to_get: str) -> str:
+    """Returns the path of a corpus that is a folder.
+
+    Args:
+      path: the folder.
+      corpus: name of the corpus.
+      how_to_get: how to get it, for the error.
     Raises:
-      DataError: saying where the corpus is expected and how to get it.
+      DataError: it is no folder; the message says where the corpus is expected and how to get it.
     """
     if not os.path.isdir(path):
         raise errors.DataError('%s is expected in %s (ds_dataset_path), which is not a folder; '
-                                '%s' % (corpus, path, how_to_get))
+                               '%s' % (corpus, path, how_to_get))
     return path
 
 
-def find_files(folder, *endings):
-    """Paths of all files below a folder with one of these endings, in any case, sorted.
-
-    What is hidden is no part of a corpus.
-    """
-    endings, found = tuple(ending.lower() for ending in endings), []
+def find_files(folder: str, *endings: str) -> list[str]:
+    """Returns the paths of all files below a folder whose names have one of these endings, in
+    upper or lower case; sorted. Hidden files and folders are left out."""
+    lower, found = tuple(ending.lower() for ending in endings), []
     for parent, folders, names in os.walk(folder, followlinks=True):
         folders[:] = sorted(name for name in folders if not name.startswith(HIDDEN))
         found += [os.path.join(parent, name) for name in names
-                  if name.lower().endswith(endings) and not name.startswith(HIDDEN)]
+                  if name.lower().endswith(lower) and not name.startswith(HIDDEN)]
     return sorted(found)
 
 
-def find_file(folder, name):
-    """Path of a file or folder directly below `folder`, whatever the case of its name; None
-    where there is none."""
+def find_file(folder: str, name: str) -> str | None:
+    """Returns the path of a file or folder directly below `folder`, whatever the case of its
+    name; None where there is none."""
     for found in sorted(os.listdir(folder)):
         if found.lower() == name.lower():
             return os.path.join(folder, found)
     return None
 
 
-def read_lines(path, encoding='utf-8-sig'):
-    """Lines of a text file without their ends; empty lines are left out.
+def read_lines(path: str) -> list[str]:
+    """Returns the lines of a text file in UTF-8, without their ends; empty ones are left out.
 
     Raises:
-      DataError: naming the file.
+      DataError: the file cannot be read; the message names it.
     """
     try:
-        with files.open_regular(path, encoding=encoding) as file:
+        with files.open_regular(path, encoding='utf-8-sig') as file:
             return [line for line in file.read().split('\n') if line.strip()]
     except OSError as error:
         raise errors.DataError('%s cannot be read: %s' % (path, error.strerror)) from None
@@ -55,13 +61,14 @@ def read_lines(path, encoding='utf-8-sig'):
         raise errors.DataError('%s is not text in UTF-8: %s' % (path, error)) from None
 
 
-def split_by_position(items, dev_every, test_every):
-    """Listing of a list without a split of its own.
+def split_by_position(items: Sequence[Item], dev_every: int, test_every: int
+                      ) -> tuple[list[Item], list[Item], list[Item]]:
+    """Returns the training, dev and test part of a list that has no split of its own.
 
-    The n-th of every `test_every` items is for the test, the n-th of every `dev_every` of the
-    others for validation, the rest for training; a short list has neither.
+    The last of every `test_every` items is for the test, the last of every `dev_every` of the
+    others for validation, the rest for training. A short list has neither dev nor test.
     """
-    test = items[test_every - 1::test_every]
+    test = list(items[test_every - 1::test_every])
     rest = [item for i, item in enumerate(items) if (i + 1) % test_every]
     dev = rest[dev_every - 1::dev_every]
-    return records.Listing([item for i, item in enumerate(rest) if (i + 1) % dev_every], dev, test)
+    return [item for i, item in enumerate(rest) if (i + 1) % dev_every], dev, test

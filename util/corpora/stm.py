@@ -1,31 +1,42 @@
-"""Time-marked transcripts: one line an utterance of a long recording, with its times and words.
+"""Time-marked transcripts: each line is an utterance of a long recording, with times and words.
 
-What the importers of TED-LIUM, Fisher and Switchboard share; each has its own form of line.
+The importers of TED-LIUM, Fisher and Switchboard share this module; the form of a line is their
+own.
 """
-import collections
 import functools
 import math
 import os
 import re
+from collections.abc import Callable, Iterable, Mapping, Sized
+from typing import NamedTuple
 
 from util import errors, records
 from util.corpora import corpus_files
 
-# The last that is there is used: SPHERE with shorten compression, which libsndfile doesn't read,
-# may be converted beside its source.
+# Of several files of a recording the one with the last of these endings is used: SPHERE with
+# shorten compression, which libsndfile does not read, may be converted beside its source.
 AUDIO_ENDINGS = ('.sph', '.flac', '.wav')
-SHOWN_CHARACTERS = 60  # of a line that can't be parsed
-
-# A line: key of the recording (see `find_recordings`) in any case, times in seconds, transcript
-# without the corpus's markup, channel from 0 or None, and why it can't be used
-Part = collections.namedtuple('Part', 'recording start_s stop_s transcript channel exclusion_reason',
-                              defaults=[None, None])
+SHOWN_CHARACTERS = 60  # of a line that cannot be parsed
 
 
-def find_by_name(folder, ending, name_pattern):
-    """(key, path) of the files below a folder, sorted by name; each name counts once.
+class Part(NamedTuple):
+    """The part of a recording that a line of a transcript stands for."""
+
+    recording: str                       # key of the recording (see `find_recordings`), in any case
+    start_s: float                       # s, begin of the part
+    stop_s: float                        # s, end of the part
+    transcript: str                      # without the markup of the corpus
+    channel: int | None = None           # counted from 0; None: the mean of all channels
+    exclusion_reason: str | None = None  # why it cannot be used
+
+
+def find_by_name(folder: str, ending: str, name_pattern: str) -> list[tuple[str, str]]:
+    """Returns (key, path) of the files below a folder, sorted by name.
+
+    Of several files with the same name, the one whose path comes first is returned.
 
     Args:
+      folder: where to look, at any depth.
       ending: of the names, such as '.txt'.
       name_pattern: regular expression of a name in lower case, without the ending; its group is
         the key.
@@ -37,31 +48,35 @@ def find_by_name(folder, ending, name_pattern):
     return [(match.group(1), path) for match, path in matches if match]
 
 
-def find_recordings(folder, name_pattern):
-    """{key: path} of the audio below a folder; as `find_by_name`."""
+def find_recordings(folder: str, name_pattern: str) -> dict[str, str]:
+    """Returns {key: path} of the audio files below a folder; arguments as of `find_by_name`."""
     return {key: path for ending in AUDIO_ENDINGS
             for key, path in find_by_name(folder, ending, name_pattern)}
 
 
-@functools.lru_cache(maxsize=16)  # asked anew for every utterance of a recording
+@functools.lru_cache(maxsize=16)  # each utterance of a recording asks for the same name
 def _name(path, folder):
-    """A path as a person would spell it."""
+    """Returns a path relative to the corpus's folder, for messages."""
     return os.path.relpath(path, folder)
 
 
-def list_parts(path, folder, recordings, parse_line):
-    """Utterances of a transcript file, in its order; bad lines are among them, with a problem.
+def list_parts(path: str, folder: str, recordings: Mapping[str, str],
+               parse_line: Callable[[str], Part | None]) -> list[records.Utterance]:
+    """Returns the utterances of a transcript file, in its order.
+
+    A line that cannot be parsed is an utterance with an exclusion reason, and so is a file that
+    cannot be read.
 
     Args:
-      path: the transcript, UTF-8.
-      folder: of the corpus; names in messages are relative to it.
-      recordings: {key: path of the audio}.
+      path: of the transcript file, in UTF-8.
+      folder: of the corpus; the names of utterances are relative to it.
+      recordings: {key: path of the audio file}.
       parse_line: takes a line without white space around it; returns its Part, or None where it
-        is no utterance; raises ValueError with what is wrong.
+        is no utterance; raises ValueError, saying what is wrong with the line.
     """
     name = _name(path, folder)
     try:
-        # a byte that is not UTF-8 costs its line, not the file
+        # errors='replace': a byte that is not UTF-8 excludes its line only, not the file
         with open(path, encoding='utf-8-sig', errors='replace') as file:
             lines = [line.strip() for line in file.read().split('\n')]
     except OSError as error:
@@ -80,18 +95,23 @@ def list_parts(path, folder, recordings, parse_line):
 
 
 def _utterance(part, transcript_name, folder, recordings):
+    """Returns the utterance of a Part; its name tells channel and times."""
     side = '' if part.channel is None else 'AB'[part.channel] + ':'
     suffix = '#%s%.2f-%.2f' % (side, part.start_s, part.stop_s)
     path = recordings.get(part.recording.lower())
     if path is None:
         return records.Utterance('', transcript_name + suffix, part.transcript,
                                  'no audio file of recording %s' % part.recording)
-    return records.Utterance(path, _name(path, folder) + suffix, part.transcript, part.exclusion_reason,
-                             part.start_s, part.stop_s, part.channel)
+    return records.Utterance(path, _name(path, folder) + suffix, part.transcript,
+                             part.exclusion_reason, part.start_s, part.stop_s, part.channel)
 
 
-def parse_times(start, stop):
-    """(start_s, stop_s) of two texts; ValueError where they are no stretch of time."""
+def parse_times(start: str, stop: str) -> tuple[float, float]:
+    """Returns two texts as seconds.
+
+    Raises:
+      ValueError: they are not two times of which the second is later.
+    """
     try:
         start_s, stop_s = float(start), float(stop)
     except ValueError:
@@ -101,30 +121,40 @@ def parse_times(start, stop):
     return start_s, stop_s
 
 
-def unexpected(line, form):
-    """ValueError of a line that isn't of the corpus's form."""
+def unexpected(line: str, form: str) -> ValueError:
+    """Returns the error of a line that is not of the corpus's form."""
     return ValueError('expected %r, got %r' % (form, line[:SHOWN_CHARACTERS]))
 
 
-def unused(recordings, utterances, folder):
-    """Utterances with a problem, one for each recording of which no utterance is a part."""
+def unused(recordings: Mapping[str, str], utterances: Iterable[records.Utterance],
+           folder: str) -> list[records.Utterance]:
+    """Returns the recordings of which no utterance is a part, as utterances that are excluded.
+
+    Args:
+      recordings: {key: path of the audio file}.
+      utterances: all utterances of these recordings.
+      folder: of the corpus; the names of utterances are relative to it.
+    """
     used = {utterance.wav_filename for utterance in utterances}
     return [records.Utterance(path, _name(path, folder), '',
                               'no utterance of it in the transcripts')
             for _, path in sorted(recordings.items()) if path not in used]
 
 
-def list_conversations(folder, recordings, transcripts, parse_line):
-    """Listing of a corpus without a split of its own, by conversation: of every hundred the last
-    is for the test, the one before it for validation. The training set also has what is
-    `unused`.
+def list_conversations(folder: str, recordings: Mapping[str, str],
+                       transcripts: Iterable[tuple[str, str]],
+                       parse_line: Callable[..., Part | None]) -> records.Listing:
+    """Lists the utterances of a corpus that has no split of its own, split by conversation.
+
+    Of every hundred conversations the last is for the test, the one before it for validation.
+    The training set also gets the recordings that are `unused`.
 
     Args:
       folder, recordings: as of `list_parts`.
-      transcripts: list of (key of the conversation, path of a transcript of it).
-      parse_line: takes a line and the key; else as of `list_parts`.
+      transcripts: (key of the conversation, path of a transcript of it), one for each transcript.
+      parse_line: takes a line and, as `recording`, the key; otherwise as of `list_parts`.
     """
-    parts = {}
+    parts: dict[str, list[records.Utterance]] = {}
     for key, path in transcripts:
         parse = functools.partial(parse_line, recording=key)
         parts.setdefault(key, []).extend(list_parts(path, folder, recordings, parse))
@@ -133,8 +163,18 @@ def list_conversations(folder, recordings, transcripts, parse_line):
     return records.Listing(train + unused(recordings, train + dev + test, folder), dev, test)
 
 
-def require_both(recordings, transcripts, folder, corpus_name, how_to_get):
-    """Raises DataError where all the audio or all the transcripts of a corpus are missing."""
+def require_both(recordings: Sized, transcripts: Sized, folder: str, corpus_name: str,
+                 how_to_get: str) -> None:
+    """Checks that a corpus has both recordings and transcripts.
+
+    Args:
+      recordings, transcripts: what was found of them.
+      folder: of the corpus.
+      corpus_name: for the error.
+      how_to_get: how to get the corpus, for the error.
+    Raises:
+      DataError: all of the audio files or all of the transcripts are missing.
+    """
     missing = [what for what, found in (('audio files', recordings), ('transcripts', transcripts))
                if not found]
     if missing:

@@ -1,11 +1,11 @@
-"""What need not be found out twice: headers of audio files, and features.
+"""Caches on disk: the headers of audio files, and features.
 
-Both caches are SQLite tables beside each other in `ds_cache_dir`; the features themselves lie in
-one file a corpus and setting, which is mapped into memory. An entry counts only while the audio
-file has the size and the time of change that it had; whatever is damaged is computed anew. A
-cache is never needed: where it can't be written, that is said once and work goes on without.
+Both are SQLite tables beside each other in `ds_cache_dir`. The features themselves lie in one file
+for each corpus and each set of settings, which is mapped into memory. An entry is used only while
+the audio file has the size and the modification time that it had. What is damaged is computed
+anew. No run depends on a cache: where it cannot be written, one warning says so, and the run goes
+on without it.
 """
-import collections
 import contextlib
 import hashlib
 import logging
@@ -14,42 +14,48 @@ import os
 import sqlite3
 import threading
 import zlib
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 
-from util import audio, files
+from util import audio, records
 
 log = logging.getLogger(__name__)
 
-LOCK_TIMEOUT_S = 60  # other runs may write to the same cache
-ROWS_AT_ONCE = 5000  # headers written in one transaction
-WRITE_BYTES = 4 << 20  # features written in one transaction
+LOCK_TIMEOUT_S = 60    # s; other runs may write to the same cache
+ROWS_AT_ONCE = 5000    # headers that are written in one transaction
+WRITE_BYTES = 4 << 20  # bytes of features that are written in one transaction
 
 
-def absolute(path):
-    """The path from the root; os.path.abspath is three times slower."""
+def absolute(path: str) -> str:
+    """Returns the path from the root; os.path.abspath is three times slower."""
     return path if path.startswith(os.sep) else os.path.join(os.getcwd(), path)
 
 
-def fingerprint(path):
-    """(bytes, time of change in ns) of a file; OSError where there is none."""
+def fingerprint(path: str) -> tuple[int, int]:
+    """Returns the size of a file in bytes and its modification time in ns.
+
+    Raises:
+      OSError: there is no such file.
+    """
     status = os.stat(path)
     return status.st_size, status.st_mtime_ns
 
 
 @contextlib.contextmanager
 def _tolerant(cache):
-    """Turns a cache off where its files fail, instead of ending the run."""
+    """Switches a cache off where its files fail within the block, instead of ending the run."""
     try:
         yield
-    except (sqlite3.Error, OSError, TypeError, ValueError) as error:  # the latter: odd rows
+    except (sqlite3.Error, OSError, TypeError, ValueError) as error:  # the latter two: odd rows
         if not cache.broken:
             log.warning('going on without the cache %s: %s', cache.path, error)
         cache.broken = True
 
 
 def _connect(path, schema):
-    """A connection to the database at path, made with the schema; a damaged one is replaced."""
+    """Opens the database at `path`, or makes it with the schema; a damaged one is replaced."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
     for attempt in (1, 2):
         connection = sqlite3.connect(path, timeout=LOCK_TIMEOUT_S, check_same_thread=False,
@@ -58,7 +64,7 @@ def _connect(path, schema):
             connection.execute('PRAGMA synchronous=NORMAL')
             connection.execute(schema)
             return connection
-        except sqlite3.OperationalError:  # locked or not writable: not damaged
+        except sqlite3.OperationalError:  # it is locked or not writable, but not damaged
             connection.close()
             raise
         except sqlite3.DatabaseError:
@@ -69,12 +75,13 @@ def _connect(path, schema):
 
 
 def _are_numbers(row):
-    """Whether a row of a table is one of ours: five integers behind the key."""
+    """Tells whether a row of a table is one of ours: five integers behind the key."""
     return len(row) == 5 and all(isinstance(value, int) for value in row)
 
 
 @contextlib.contextmanager
 def _transaction(database):
+    """Makes one transaction of what the block does to a database."""
     database.execute('BEGIN IMMEDIATE')
     try:
         yield
@@ -85,18 +92,23 @@ def _transaction(database):
 
 
 class HeaderCache:
-    """What the headers of audio files say, so that only new files are opened at start-up."""
+    """Keeps what the headers of audio files say, so that only new files are opened at the start.
 
-    def __init__(self, directory):
+    Args:
+      directory: `ds_cache_dir`.
+    """
+
+    def __init__(self, directory: str):
         self.path = os.path.join(directory, 'headers.sqlite')
         self.broken = False
-        self._known, self._new = {}, {}
+        self._known: dict[str, list] = {}
+        self._new: dict[str, list] = {}
         with _tolerant(self):
             self._database = _connect(self.path, 'CREATE TABLE IF NOT EXISTS headers (path TEXT '
                                       'PRIMARY KEY, bytes INT, mtime INT, rate INT, channels INT, '
                                       'frames INT)')
 
-    def load(self, paths):
+    def load(self, paths: Iterable[str]) -> None:
         """Reads what is known of these files, all at once."""
         if self.broken:
             return
@@ -106,25 +118,25 @@ class HeaderCache:
                 if path in wanted and _are_numbers(row):
                     self._known[path] = row
 
-    def info(self, path):
-        """AudioInfo of a file.
+    def info(self, path: str) -> audio.AudioInfo:
+        """Returns what the header of a file says.
 
         Raises:
-          AudioError: as `audio.audio_info`; failures aren't kept.
+          AudioError: as `audio.audio_info`; the failure is not kept.
         """
         key = absolute(path)
         try:
             state = fingerprint(path)
         except (OSError, ValueError):
-            return audio.audio_info(path)  # says what is wrong
+            return audio.audio_info(path)  # this says what is wrong
         row = self._known.get(key)
         if row is None or tuple(row[:2]) != state:
             info = audio.audio_info(path)
-            self._known[key] = self._new[key] = row = (*state, *info)
+            self._known[key] = self._new[key] = row = [*state, *info]
         return audio.AudioInfo(*row[2:])
 
-    def close(self):
-        """Writes what was new."""
+    def close(self) -> None:
+        """Writes what is new."""
         if not self.broken:
             with _tolerant(self):
                 rows = [(path, *row) for path, row in self._new.items()]
@@ -137,28 +149,38 @@ class HeaderCache:
         self._known, self._new = {}, {}
 
 
-# Where a matrix of features lies: bytes from the start of the file, rows, CRC of the bytes
-_Place = collections.namedtuple('_Place', 'bytes mtime offset rows crc')
+class _Place(NamedTuple):
+    """Where the features of an utterance lie."""
+
+    bytes: int   # size of the audio file
+    mtime: int   # ns, modification time of the audio file
+    offset: int  # bytes from the start of the file of features
+    rows: int    # time steps
+    crc: int     # checksum of the features
 
 
 class FeatureCache:
-    """MFCC of utterances on disk: float32 [n_steps, n_input] each, appended to one file.
+    """Keeps the MFCC of utterances, float32 [n_steps, n_input] each, appended to one file.
 
     Args:
       directory: `ds_cache_dir`.
-      name: of the corpus.
-      settings: whatever the features depend on; another value is another file.
+      name: name of the corpus.
+      settings: whatever the features depend on; other settings have another file.
       columns: n_input.
-      limit_bytes: the file doesn't grow beyond.
+      limit_bytes: size beyond which the file does not grow.
     """
 
-    def __init__(self, directory, name, settings, columns, limit_bytes):
+    def __init__(self, directory: str, name: str, settings: tuple, columns: int,
+                 limit_bytes: float):
         digest = hashlib.sha256(repr(settings).encode()).hexdigest()[:16]
         self.path = os.path.join(directory, 'features-%s-%s' % (name.replace(',', '+'), digest))
         self.broken = False
         self._columns, self._limit, self._full = columns, limit_bytes, False
-        self._lock, self._map, self._places = threading.Lock(), b'', {}
-        self._unwritten, self._unwritten_bytes = [], 0
+        self._lock = threading.Lock()
+        self._map: mmap.mmap | bytes = b''
+        self._places: dict[str, _Place] = {}
+        self._unwritten: list[tuple] = []
+        self._unwritten_bytes = 0
         with _tolerant(self):
             self._database = _connect(self.path + '.sqlite', 'CREATE TABLE IF NOT EXISTS places '
                                       '(utterance TEXT PRIMARY KEY, bytes INT, mtime INT, '
@@ -169,14 +191,15 @@ class FeatureCache:
                     self._places[key] = _Place(*place)
 
     @staticmethod
-    def key(utterance):
-        """What an utterance is found by: its file and the part of it."""
+    def key(utterance: records.Utterance) -> str:
+        """Returns the key of an utterance: its file and the part of it."""
         return '|'.join([absolute(utterance.wav_filename), *(
             '' if part is None else str(part)
             for part in (utterance.start_s, utterance.stop_s, utterance.channel))])
 
-    def get(self, utterance):
-        """Features of an utterance, or None where they are not there, stale or damaged."""
+    def get(self, utterance: records.Utterance) -> np.ndarray | None:
+        """Returns the features of an utterance, float32 [n_steps, n_input]; None where they are not
+        there, stale or damaged."""
         place = self._places.get(self.key(utterance))
         if self.broken or place is None or self.state(utterance) != place[:2]:
             return None
@@ -187,7 +210,7 @@ class FeatureCache:
         return None
 
     def _bytes(self, offset, count):
-        """Bytes of the file; fewer where it is shorter than the table says."""
+        """Returns so many bytes of the file; fewer where it is shorter than the table says."""
         if offset + count > len(self._map):
             with self._lock:
                 size = os.fstat(self._file.fileno()).st_size
@@ -196,19 +219,20 @@ class FeatureCache:
         return memoryview(self._map)[offset:offset + count]
 
     @staticmethod
-    def state(utterance):
-        """Fingerprint of an utterance's file; None where there is none."""
+    def state(utterance: records.Utterance) -> tuple[int, int] | None:
+        """Returns the fingerprint of an utterance's file; None where there is no such file."""
         try:
             return fingerprint(utterance.wav_filename)
         except (OSError, ValueError):
             return None
 
-    def put(self, utterance, features, state):
-        """Keeps features, float32 [n_steps, n_input], if there is room; they are written by and
-        by, the last of them by `flush`.
+    def put(self, utterance: records.Utterance, features: np.ndarray, state: tuple[int, int]) -> None:
+        """Keeps features if there is room. They are written later, by `flush` at the latest.
 
         Args:
-          state: as `state` gave it before the file was read.
+          utterance: records.Utterance.
+          features: float32 [n_steps, n_input].
+          state: what `state` returned before the file was read.
         """
         if self.broken or self._full:
             return
@@ -219,14 +243,14 @@ class FeatureCache:
             if self._unwritten_bytes >= WRITE_BYTES:
                 self._write()
 
-    def flush(self):
-        """Writes what was put."""
+    def flush(self) -> None:
+        """Writes the features that were put and are not written yet."""
         if not self.broken:
             with _tolerant(self), self._lock:
                 self._write()
 
     def _write(self):
-        """Appends what is unwritten; the transaction keeps other runs from doing so meanwhile."""
+        """Appends what is not written yet; no other run appends during the transaction."""
         entries, self._unwritten, self._unwritten_bytes = self._unwritten, [], 0
         with _transaction(self._database):
             offset = self._file.seek(0, os.SEEK_END)
@@ -244,8 +268,8 @@ class FeatureCache:
                 offset += len(data)
             self._file.flush()
 
-    def close(self):
-        """Writes what was put and closes the files."""
+    def close(self) -> None:
+        """Writes what is not written yet and closes the files."""
         self.flush()
         if not self.broken:
             with _tolerant(self), self._lock:

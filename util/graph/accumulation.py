@@ -1,73 +1,85 @@
-"""Updates made of several batches: sums of gradients, loss and loss norm in variables that are not
-trained, and what becomes of the gradients before they are applied.
+"""Makes one update of several batches: gradients, loss and loss norm are summed up in variables
+that are not trained, and the gradients are clipped before they are applied.
 
-A batch gives a loss, its gradients and a norm, all times the weight w of its corpus. The update is
-made of sum(w gradient) / sum(w norm). With `ds_normalize_gradients` loss and norm are sums over
-utterances and the number of these, or of their labels, so that the result is a weighted mean over
-them whatever the sizes of the batches. Without, a batch gives its mean and the norm 1.
+A batch gives a loss, its gradients and a norm, each multiplied by the weight w of the batch's
+corpus. The update applies sum(w gradient) / sum(w norm). With `ds_normalize_gradients` the loss is
+the sum over the batch's utterances, and the norm their number or the number of their labels, so
+that the update is a weighted mean over all of them whatever the sizes of the batches. Without it,
+the loss is the batch's mean and the norm is 1, so that large and small batches count alike.
 
 Source: the trainer of Nabu-MSSS.
 """
-import collections
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
-
-from util import records
-from util.run import checkpoint_files
+from util import config as settings, records
 from util.tf1 import tf
 
-# What the batches of an update added up to: list of (gradient, variable), and the loss
-Mean = collections.namedtuple('Mean', 'gradients loss')
+SCOPE = 'accumulated'  # variable scope of the sums: their names in checkpoints begin with it
 
 
-def batch_counter():
-    """Variable that counts the batches since the last update, int64."""
-    with tf.variable_scope(checkpoint_files.SUMS), tf.device('/cpu:0'):
+class Mean(NamedTuple):
+    """What the batches of an update come to: their sums over the sum of their norms."""
+
+    gradients: list[tuple[tf.Tensor, tf.Variable]]  # each float32 of its variable's shape
+    loss: tf.Tensor                                 # float64 scalar
+
+
+def batch_counter() -> tf.Variable:
+    """Returns a variable, int64 scalar, that counts the batches since the last update."""
+    with tf.variable_scope(SCOPE), tf.device('/cpu:0'):
         return _zeros('n_batches', [], tf.int64)
 
 
 class Accumulators:
-    """The sums of an update; they are part of a checkpoint.
+    """The sums of an update. Their variables are part of a checkpoint.
 
     Args:
-      variables: those whose gradients are summed up.
-      n_batches: `batch_counter`.
+      variables: the trained variables, float32, whose gradients are summed up.
+      n_batches: int64 scalar, the variable that `batch_counter` returns.
     """
 
-    def __init__(self, variables, n_batches):
+    def __init__(self, variables: Sequence[tf.Variable], n_batches: tf.Variable) -> None:
         self._variables, self._n_batches = variables, n_batches
-        with tf.variable_scope(checkpoint_files.SUMS), tf.device('/cpu:0'):
+        with tf.variable_scope(SCOPE), tf.device('/cpu:0'):
             self._sums = [_zeros(v.op.name, v.shape, v.dtype.base_dtype) for v in variables]
             self._loss = _zeros('loss', [], tf.float64)
             self._norm = _zeros('norm', [], tf.float64)
 
-    def reset(self):
-        """One operation that sets all sums to 0."""
+    def reset(self) -> tf.Operation:
+        """Returns one operation that sets all sums, and the number of batches, to 0."""
         return tf.group(*[tf.assign(total, tf.zeros_like(total)) for total in (
             *self._sums, self._loss, self._norm, self._n_batches)], name='reset')
 
-    def add(self, gradients, loss, weight, norm, scale):
-        """Operation that adds a batch.
+    def add(self, gradients: Sequence[tuple[tf.Tensor, tf.Variable]], loss: tf.Tensor,
+            weight: tf.Tensor | float, norm: tf.Tensor | float, scale: tf.Tensor | float
+            ) -> tf.Operation:
+        """Returns the operation that adds a batch to the sums.
 
         Args:
-          gradients: list of (gradient, variable) of the batch's mean loss.
-          loss: scalar, that mean loss.
-          weight: scalar, weight of the batch's corpus.
-          norm: scalar, the batch's share in the loss norm.
-          scale: scalar that makes the batch's loss of its mean loss: 1, or its utterances.
+          gradients: gradient of the batch's mean loss and its variable, for all variables in any
+            order; each gradient is float32 of its variable's shape.
+          loss: float32 scalar, mean loss of the batch's utterances.
+          weight: float scalar, weight of the batch's corpus.
+          norm: scalar of any number type, what the batch adds to the loss norm.
+          scale: scalar of any number type by which the mean loss is multiplied to give the
+            batch's loss: 1, or its number of utterances.
         """
         of_variable = {variable.ref(): gradient for gradient, variable in gradients}
         factor = tf.cast(weight, tf.float32) * tf.cast(scale, tf.float32)
         sums = [tf.assign_add(total, factor * of_variable[variable.ref()])
                 for total, variable in zip(self._sums, self._variables)]
-        with tf.control_dependencies(sums):  # the batch's dropout has read the number by then
+        # The number of batches seeds this batch's dropout, which has read it once the gradients
+        # are there.
+        with tf.control_dependencies(sums):
             counted = tf.assign_add(self._n_batches, 1)
         return tf.group(
             *sums, tf.assign_add(self._loss, tf.cast(factor * loss, tf.float64)),
             tf.assign_add(self._norm, tf.cast(weight, tf.float64) * tf.cast(norm, tf.float64)),
             counted)
 
-    def mean(self):
-        """The sums over the norm, as a Mean; not a number where nothing was added."""
+    def mean(self) -> Mean:
+        """Returns the sums divided by the norm; they are NaN where no batch was added."""
         norm = self._norm.read_value()
         gradients = [(total.read_value() / tf.cast(norm, total.dtype.base_dtype), variable)
                      for total, variable in zip(self._sums, self._variables)]
@@ -75,15 +87,18 @@ class Accumulators:
 
 
 def _zeros(name, shape, dtype):
+    """Returns a new variable of this shape and dtype that is not trained and starts at 0."""
     return tf.get_variable(name, shape, dtype, tf.zeros_initializer(), trainable=False)
 
 
-def norm_and_scale(batch, config):
-    """(norm, scale) of a batch, as `Accumulators.add` takes them.
+def norm_and_scale(batch: records.Batch, config: settings.Config) -> tuple[Any, Any]:
+    """Returns what `Accumulators.add` takes as the norm and the scale of a batch.
 
     Args:
-      batch: records.Batch of all towers.
-      config: Config; its normalize_gradients and loss_norm.
+      batch: the batch of all towers together.
+      config: its normalize_gradients and loss_norm count.
+    Returns:
+      (norm, scale), each a float or an int32 scalar.
     """
     if not config.normalize_gradients:
         return 1.0, 1.0
@@ -93,19 +108,20 @@ def norm_and_scale(batch, config):
     return n_utterances, n_utterances
 
 
-def clip(gradients, config):
-    """Bounds every element, then the norm of all gradients together, where the settings say so.
+def clip(gradients: Sequence[tuple[tf.Tensor, tf.Variable]], config: settings.Config
+         ) -> list[tuple[tf.Tensor, tf.Variable]]:
+    """Clips every element of the gradients, then the norm of all gradients together.
 
     Args:
-      gradients: list of (gradient, variable).
-      config: Config; its clip_grad_value and clip_grad_norm.
+      gradients: (gradient, variable), each gradient float32 of its variable's shape.
+      config: its clip_grad_value and clip_grad_norm are the limits; 0 is no limit.
     Returns:
-      The same with clipped gradients.
+      The same pairs with clipped gradients.
     """
-    values, variables = zip(*gradients)
+    values = [value for value, _ in gradients]
     if config.clip_grad_value:
         values = [tf.clip_by_value(value, -config.clip_grad_value, config.clip_grad_value)
                   for value in values]
     if config.clip_grad_norm:
         values, _ = tf.clip_by_global_norm(values, config.clip_grad_norm)
-    return list(zip(values, variables))
+    return [(value, variable) for value, (_, variable) in zip(values, gradients)]

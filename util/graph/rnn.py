@@ -1,80 +1,98 @@
-"""The recurrent layer 4, on TensorFlow's own operations: a bidirectional LSTM, or the clipped-ReLU
-layer of the paper.
+"""Builds the recurrent layer 4 of TensorFlow's own operations: a bidirectional LSTM, or the
+clipped-ReLU layer of the paper.
 
-`tf.compat.v1.nn.rnn_cell` needs the legacy Keras package in TensorFlow 2.21, so the LSTM
-is written here. Its variables keep the layout and the names of TensorFlow 1.x's
-BasicLSTMCell, so that checkpoints of either kind fit. There are three implementations of one
-function of these variables:
+`tf.compat.v1.nn.rnn_cell` needs the legacy Keras package in TensorFlow 2.21, so the LSTM is
+written here. It takes variables in the layout of TensorFlow 1.x's BasicLSTMCell, so that
+checkpoints of either kind fit. There are three implementations, which compute the same function
+of these variables:
 
-own    the fastest on CPUs: the inputs' share of the gates is one product for all steps, and its
-       own gradient makes one product a weight matrix where the automatic one adds up steps
-block  TensorFlow's BlockLSTM, one operation for all steps of a direction; CPUs and GPUs
-cudnn  cuDNN's LSTM; GPUs only
+own    the fastest on CPUs: one matrix product gives the inputs' share of the gates at all steps,
+       and its own gradient makes one product for each weight matrix, where the automatic gradient
+       would add up a product for each step
+block  TensorFlow's BlockLSTM, one operation for all steps of a direction; on CPUs and GPUs
+cudnn  cuDNN's LSTM; on GPUs only
 """
+from collections.abc import Sequence
+
 from util.tf1 import tf
 
 FORGET_BIAS = 1.0  # added to the forget gate in the cell, not stored (BasicLSTMCell's default)
 IMPLEMENTATIONS = ('own', 'block', 'cudnn')
-NEVER = -1e30      # before the activation, where there is no time step
-STEPS_A_ROUND = 4  # time steps in a round of tf.while_loop, as a round costs as much as some steps
+NEVER = -1e30      # added before the activation past an utterance's end, so that it gives 0
+STEPS_A_ROUND = 4  # time steps in a round of tf.while_loop; a round itself costs as much as some
 
-# T = n_steps, B = batch_size, N = n_cell_dim; gates lie in the order i, j, f, o:
-# input gate, cell input, forget gate, output gate. d_x is the gradient of x.
+# T = n_steps, B = batch_size, n_in = values of an input, N = n_cell_dim. All tensors are float32
+# where nothing else is said. Gates lie in the order i, j, f, o: input gate, cell input, forget
+# gate, output gate. c is the cell state and h the output, [B, N] at each step; d_x is the gradient
+# of the loss with respect to x.
 
 
-def bidirectional_lstm(inputs, seq_length, forward, backward, implementation='own',
-                       is_training=True):
+def bidirectional_lstm(inputs: tf.Tensor, seq_length: tf.Tensor, forward: Sequence[tf.Tensor],
+                       backward: Sequence[tf.Tensor], implementation: str = 'own',
+                       is_training: bool = True) -> tf.Tensor:
     """Runs an LSTM forward in time and another one backward over the same input.
 
     The backward chain starts at the last step of each utterance, not at the end of the padding.
 
     Args:
       inputs: float32 [T, B, n_in], time-major.
-      seq_length: int32 [B], steps of each utterance; later steps give 0 and change nothing.
+      seq_length: int32 [B], time steps of each utterance; later steps give 0 and change nothing.
       forward, backward: (kernel, bias) of each direction, float32 [n_in + N, 4*N] and [4*N].
       implementation: one of IMPLEMENTATIONS.
-      is_training: whether a gradient will be asked for; else `own` keeps nothing for it.
+      is_training: whether gradients will be needed; otherwise `own` keeps nothing for them.
     Returns:
       float32 [T, B, 2*N]: the outputs of both directions, forward first.
     Source: bidirectional_dynamic_rnn over two BasicLSTMCells, as in the notebook's BiRNN.
     """
-    forward, backward = [[tf.convert_to_tensor(w) for w in pair] for pair in (forward, backward)]
+    (kernel_fw, bias_fw), (kernel_bw, bias_bw) = [
+        [tf.convert_to_tensor(w) for w in pair] for pair in (forward, backward)]
     mask = tf.transpose(tf.sequence_mask(seq_length, tf.shape(inputs)[0], dtype=inputs.dtype))
     mask = mask[:, :, None]  # [T, B, 1]
     if implementation == 'own':
-        # a loop a direction: the two don't wait for each other
-        outputs = [_own(inputs, mask, *forward, reverse=False, is_training=is_training),
-                   _own(inputs, mask, *backward, reverse=True, is_training=is_training)]
+        # Each direction has a loop of its own, so that the two do not wait for each other.
+        outputs = [
+            _own(inputs, mask, kernel_fw, bias_fw, reverse=False, is_training=is_training),
+            _own(inputs, mask, kernel_bw, bias_bw, reverse=True, is_training=is_training)]
     else:
         run = {'block': _block, 'cudnn': _cudnn}[implementation]
         reversed_inputs = tf.reverse_sequence(inputs, seq_length, seq_axis=0, batch_axis=1)
-        outputs = [run(inputs, seq_length, *forward) * mask, tf.reverse_sequence(
-            run(reversed_inputs, seq_length, *backward) * mask, seq_length, seq_axis=0,
+        outputs = [run(inputs, seq_length, kernel_fw, bias_fw) * mask, tf.reverse_sequence(
+            run(reversed_inputs, seq_length, kernel_bw, bias_bw) * mask, seq_length, seq_axis=0,
             batch_axis=1)]
     return tf.concat(outputs, axis=2)
 
 
 def _split(kernel):
-    """(n_in, N) of a kernel [n_in + N, 4*N]."""
+    """Returns the sizes (n_in, N) of a kernel [n_in + N, 4*N]."""
     n_cell = kernel.shape[1] // 4
     return kernel.shape[0] - n_cell, n_cell
 
 
-# Our own
+# The implementation `own`
 
 
 def _own(inputs, mask, kernel, bias, reverse, is_training):
-    """One direction: [T, B, n_in] -> [T, B, N]; mask float32 [T, B, 1]."""
+    """Runs one direction by a loop with a gradient of its own.
+
+    Args:
+      inputs: float32 [T, B, n_in].
+      mask: float32 [T, B, 1], 1 up to the end of each utterance, then 0.
+      kernel, bias: float32 [n_in + N, 4*N] and [4*N].
+      reverse: whether the chain runs backward in time.
+      is_training: whether gradients will be needed.
+    Returns:
+      float32 [T, B, N], the outputs.
+    """
     n_in, n_cell = _split(kernel)
 
     def output_and_gradient(inputs, mask, kernel, bias):
-        flat_inputs = tf.reshape(inputs, [-1, n_in])
+        flat_inputs = tf.reshape(inputs, [-1, n_in])  # [T*B, n_in]
         projected = _project(flat_inputs, kernel[:n_in], bias, tf.shape(inputs))
         outputs, before, kept = _run_forward(projected, kernel[n_in:], mask, reverse, is_training)
 
         def gradient(d_outputs):
             d_gates = _run_backward(d_outputs, kernel[n_in:], kept, reverse)
-            d_gates = tf.reshape(d_gates, [-1, 4 * n_cell])
+            d_gates = tf.reshape(d_gates, [-1, 4 * n_cell])  # [T*B, 4*N]
             d_inputs = tf.matmul(d_gates, kernel[:n_in], transpose_b=True)
             d_kernel = tf.concat([
                 tf.matmul(flat_inputs, d_gates, transpose_a=True),
@@ -90,7 +108,16 @@ def _own(inputs, mask, kernel, bias, reverse, is_training):
 
 
 def _project(flat_inputs, kernel, bias, shape):
-    """The inputs' share of the gates i, j, f, o before activation, each [T, B, N]."""
+    """Returns the inputs' share of the gates before activation, with biases and FORGET_BIAS.
+
+    Args:
+      flat_inputs: float32 [T*B, n_in].
+      kernel: float32 [n_in, 4*N], the rows of the kernel that belong to the inputs.
+      bias: float32 [4*N].
+      shape: int32 [3], T, B and n_in.
+    Returns:
+      list of 4, the gates i, j, f, o, each float32 [T, B, N].
+    """
     biases = tf.split(bias, 4)
     biases[2] += FORGET_BIAS
     shape = tf.concat([shape[:2], biases[0].shape], axis=0)
@@ -99,9 +126,17 @@ def _project(flat_inputs, kernel, bias, shape):
 
 
 def _repeat(n_steps, step, state):
-    """state = step(k, *state) for k = 0 to n_steps - 1."""
+    """Repeats state = step(k, *state) for k = 0 to n_steps - 1.
+
+    Args:
+      n_steps: int32 scalar.
+      step: function of k, an int32 scalar, and of the state that returns the next state.
+      state: tuple of tensors and TensorArrays.
+    Returns:
+      The last state.
+    """
     k = tf.constant(0)
-    for size in (STEPS_A_ROUND, 1):  # the second loop does what the first leaves
+    for size in (STEPS_A_ROUND, 1):  # the second loop makes the steps that fill no round
         def body(k, *state, size=size):
             for _ in range(size):
                 state = step(k, *state)
@@ -114,20 +149,29 @@ def _repeat(n_steps, step, state):
 def _run_forward(projected, recurrent, mask, reverse, is_training):
     """Steps the chain through time.
 
+    Args:
+      projected: list of 4, the inputs' share of the gates i, j, f, o, each float32 [T, B, N].
+      recurrent: float32 [N, 4*N], the rows of the kernel that belong to h.
+      mask: float32 [T, B, 1], 1 up to the end of each utterance, then 0.
+      reverse: whether the chain runs backward in time.
+      is_training: whether gradients will be needed.
     Returns:
-      (outputs h [T, B, N]; h before each step [T, B, N]; for the gradient: the last cell state
-      and a list of what it needs of each step). A chain that runs backward in time has the step
-      before t at t + 1.
+      (h, h_before, kept): the outputs, float32 [T, B, N]; the output that each step started from,
+      float32 [T, B, N], which for a chain that runs backward in time is that of step t + 1; and
+      for `_run_backward` the list of the last cell state, float32 [B, N], and of a tensor list
+      that holds c before the step and i, j, f, o after activation of every step, each [B, N].
+      The tensor list is missing where no gradients are needed.
     """
     n_steps, batch = tf.shape(mask)[0], tf.shape(mask)[1]
     zero = tf.zeros([batch, recurrent.shape[0]], mask.dtype)
-    weights = tf.split(recurrent, 4, axis=1)  # gates apart cost less than splitting them each step
+    # Four products a step cost less than one whose result has to be split.
+    weights = tf.split(recurrent, 4, axis=1)
 
     def step(k, c, h, outputs, *kept):
         t = n_steps - 1 - k if reverse else k
         i, j, f, o = [p[t] + tf.matmul(h, w) for p, w in zip(projected, weights)]
-        # With i and f at 0 the state is 0 past an utterance's end, and so are the gradients:
-        # the backward chain starts from it, and what the forward chain gives there is 0 as well.
+        # With i and f at 0 the cell state is 0 past an utterance's end, and so are the outputs
+        # and the gradients there. So the backward chain starts from 0 at an utterance's last step.
         i, f = tf.sigmoid(i) * mask[t], tf.sigmoid(f) * mask[t]
         j, o = tf.tanh(j), tf.sigmoid(o)
         kept = [_push(steps, (c, i, j, f, o)) for steps in kept]
@@ -144,14 +188,21 @@ def _run_forward(projected, recurrent, mask, reverse, is_training):
 
 
 def _run_backward(d_outputs, recurrent, kept, reverse):
-    """Back-propagation through time: gradients of the gates before activation, [T, B, 4*N].
+    """Back-propagates through time.
 
-    Of LSTMBlockCellGrad, which is the cell's gradient in one operation, the inputs that only
-    give it shapes or serve peepholes are zeros.
+    Args:
+      d_outputs: float32 [T, B, N].
+      recurrent: float32 [N, 4*N], the rows of the kernel that belong to h.
+      kept: last cell state and tensor list of `_run_forward`.
+      reverse: whether the chain ran backward in time.
+    Returns:
+      float32 [T, B, 4*N], the gradients of the gates before activation.
     """
     n_steps, n_cell = tf.shape(d_outputs)[0], recurrent.shape[0]
     transposed = tf.transpose(recurrent)
     zero, no_peephole = tf.zeros_like(d_outputs[0]), tf.zeros([n_cell])
+    # LSTMBlockCellGrad is the cell's gradient in one operation. These inputs only give it shapes,
+    # or serve peepholes, which BasicLSTMCell does not have.
     unused = dict(x=zero[:, :0], cs=zero, h_prev=zero, w=recurrent, wci=no_peephole,
                   wcf=no_peephole, wco=no_peephole, b=tf.zeros([4 * n_cell]), use_peephole=False)
 
@@ -167,26 +218,38 @@ def _run_backward(d_outputs, recurrent, kept, reverse):
 
 
 def _array(size):
+    """Returns an empty TensorArray for as many float32 tensors as `size`, an int32 scalar, says."""
     return tf.TensorArray(tf.float32, size=size, element_shape=None)
 
 
-# What the gradient needs lies on a stack: it takes the steps in the opposite order, and what is
-# taken is freed, so that the gradients of the gates find room.
+# What the gradient needs is kept in a tensor list that is used as a stack. The gradient takes the
+# steps in the opposite order, and what it has taken is freed, which leaves room for the gradients
+# of the gates.
 
 
 def _empty_list():
+    """Returns a tensor list, variant scalar, for float32 tensors of any shape."""
     return tf.raw_ops.EmptyTensorList(element_shape=-1, max_num_elements=-1,
                                       element_dtype=tf.float32)
 
 
 def _push(steps, tensors):
+    """Returns the tensor list `steps` with these float32 tensors added at its end, in order."""
     for tensor in tensors:
         steps = tf.raw_ops.TensorListPushBack(input_handle=steps, tensor=tensor)
     return steps
 
 
 def _pop(steps, count, shape):
-    """The list without the last `count` tensors, which all have that shape; and those."""
+    """Takes tensors from the end of a tensor list.
+
+    Args:
+      steps: variant scalar, the tensor list.
+      count: how many tensors to take.
+      shape: the static shape of each.
+    Returns:
+      (the rest of the tensor list; the float32 tensors in the order in which they were added).
+    """
     tensors = []
     for _ in range(count):
         steps, tensor = tf.raw_ops.TensorListPopBack(input_handle=steps, element_shape=-1,
@@ -196,12 +259,20 @@ def _pop(steps, count, shape):
     return steps, tensors
 
 
-# TensorFlow's and cuDNN's
+# The implementations `block` and `cudnn`
 
 
 def _block(inputs, seq_length, kernel, bias):
-    """One direction by BlockLSTM, from the first step on: [T, B, n_in] -> [T, B, N]."""
-    del seq_length  # what comes after an utterance doesn't change its outputs
+    """Runs one direction forward in time by TensorFlow's BlockLSTM.
+
+    Args:
+      inputs: float32 [T, B, n_in].
+      seq_length: int32 [B], time steps of each utterance.
+      kernel, bias: float32 [n_in + N, 4*N] and [4*N].
+    Returns:
+      float32 [T, B, N]; the outputs past an utterance's end mean nothing.
+    """
+    del seq_length  # what comes after an utterance does not change its outputs
     _, n_cell = _split(kernel)
     zero, no_peephole = tf.zeros([tf.shape(inputs)[1], n_cell]), tf.zeros([n_cell])
     return tf.raw_ops.BlockLSTM(
@@ -211,7 +282,7 @@ def _block(inputs, seq_length, kernel, bias):
 
 
 def _cudnn(inputs, seq_length, kernel, bias):
-    """One direction by cuDNN, from the first step on: [T, B, n_in] -> [T, B, N]."""
+    """Runs one direction forward in time by cuDNN. Arguments and result are those of `_block`."""
     zero = tf.zeros([1, tf.shape(inputs)[1], _split(kernel)[1]])
     return tf.raw_ops.CudnnRNNV3(
         input=inputs, input_h=zero, input_c=zero, params=_cudnn_params(kernel, bias),
@@ -219,11 +290,19 @@ def _cudnn(inputs, seq_length, kernel, bias):
 
 
 def _cudnn_params(kernel, bias):
-    """A kernel and bias as cuDNN takes them: the gates' matrices in the order i, f, j, o, each
-    [N, n_in], then the recurrent ones, [N, N]; then two biases a gate, of which one is enough."""
+    """Returns a kernel and a bias in the layout of cuDNN.
+
+    Args:
+      kernel, bias: float32 [n_in + N, 4*N] and [4*N].
+    Returns:
+      float32 [4*N*(n_in + N) + 8*N]: the inputs' matrices of the gates i, f, j, o, each [N, n_in];
+      their recurrent matrices, each [N, N]; the biases of the gates, each [N], which include
+      FORGET_BIAS; and a second bias for each gate, which is 0.
+    """
     n_in, _ = _split(kernel)
 
     def in_order(tensor):
+        """Splits [..., 4*N] into cuDNN's order of the gates, each [..., N]."""
         i, j, f, o = tf.split(tensor, 4, axis=-1)
         return i, f, j, o
 
@@ -237,33 +316,34 @@ def _cudnn_params(kernel, bias):
 # The paper's layer
 
 
-def bidirectional_relu(inputs, seq_length, weights, bias, forward, backward, ceiling,
-                       is_training=True):
-    """Runs a clipped-ReLU layer forward and backward in time over the same input and adds up.
+def bidirectional_relu(inputs: tf.Tensor, seq_length: tf.Tensor, weights: tf.Tensor,
+                       bias: tf.Tensor, forward: tf.Tensor, backward: tf.Tensor, ceiling: float,
+                       is_training: bool = True) -> tf.Tensor:
+    """Runs a clipped-ReLU layer forward and backward in time and adds up the two outputs.
 
-    With g(z) = min(max(0, z), ceiling), p_t = x_t weights + bias, which both directions share:
-    f_t = g(p_t + f_(t-1) forward), b_t = g(p_t + b_(t+1) backward), output f_t + b_t.
+    With g(z) = min(max(0, z), ceiling) and p_t = x_t weights + bias, which both directions share,
+    f_t = g(p_t + f_(t-1) forward) and b_t = g(p_t + b_(t+1) backward); the output is f_t + b_t.
 
     Args:
       inputs: float32 [T, B, n_in], time-major.
-      seq_length: int32 [B]; the backward chain starts at the last step of each utterance, later
-        steps give 0.
+      seq_length: int32 [B], time steps of each utterance; the backward chain starts at the last
+        of them, and later steps give 0.
       weights, bias: float32 [n_in, N] and [N] (W4 and b4 of the paper).
       forward, backward: float32 [N, N], the recurrent weights of each direction.
-      ceiling: where the activation is clipped.
-      is_training: whether a gradient will be asked for.
+      ceiling: value at which the activation is clipped.
+      is_training: whether gradients will be needed.
     Returns:
       float32 [T, B, N].
     Source: Hannun et al., arXiv:1412.5567, the equations of the fourth layer in section 2.
     """
     n_in, n_cell = weights.shape
     mask = tf.transpose(tf.sequence_mask(seq_length, tf.shape(inputs)[0], dtype=inputs.dtype))
-    # Everything before the activation is scaled so that the ceiling is 6, as Relu6 and its
-    # gradient are an operation each: 6/c g(z) = relu6(6/c z).
+    # Everything before the activation is scaled so that the ceiling c becomes 6, because
+    # TensorFlow has relu6 and its gradient as one operation each: 6/c g(z) = relu6(6/c z).
     to_six, from_six = (6 / ceiling if ceiling else 0.0), ceiling / 6
 
     def output_and_gradient(inputs, weights, bias, forward, backward):
-        flat_inputs, scaled = tf.reshape(inputs, [-1, n_in]), weights * to_six
+        flat_inputs, scaled = tf.reshape(inputs, [-1, n_in]), weights * to_six  # [T*B, n_in]
         projected = tf.nn.bias_add(tf.matmul(flat_inputs, scaled), bias * to_six)
         projected = tf.reshape(projected, tf.concat([tf.shape(inputs)[:2], [n_cell]], axis=0))
         projected += (1 - mask[:, :, None]) * NEVER
@@ -274,7 +354,7 @@ def bidirectional_relu(inputs, seq_length, weights, bias, forward, backward, cei
             d_outputs *= from_six
             d_forward, d_f = _relu_backward(d_outputs, forward, *chains[0], reverse=False)
             d_backward, d_b = _relu_backward(d_outputs, backward, *chains[1], reverse=True)
-            d_projected = tf.reshape(d_f + d_b, [-1, n_cell])
+            d_projected = tf.reshape(d_f + d_b, [-1, n_cell])  # [T*B, N]
             d_inputs = tf.matmul(d_projected, scaled, transpose_b=True)
             return (tf.reshape(d_inputs, tf.shape(inputs)),
                     tf.matmul(flat_inputs, d_projected, transpose_a=True) * to_six,
@@ -290,7 +370,15 @@ def bidirectional_relu(inputs, seq_length, weights, bias, forward, backward, cei
 
 
 def _relu_forward(projected, recurrent, reverse):
-    """Steps one chain through time: (its outputs [T, B, N], those before each step)."""
+    """Steps one chain through time.
+
+    Args:
+      projected: float32 [T, B, N], the inputs' share of the values before activation.
+      recurrent: float32 [N, N], recurrent weights of the direction.
+      reverse: whether the chain runs backward in time.
+    Returns:
+      (h, h_before): the outputs, and the output that each step started from, float32 [T, B, N].
+    """
     n_steps = tf.shape(projected)[0]
     zero = tf.zeros_like(projected[0])
 
@@ -305,8 +393,17 @@ def _relu_forward(projected, recurrent, reverse):
 
 
 def _relu_backward(d_outputs, recurrent, outputs, before, reverse):
-    """Back-propagation through time: gradients of the recurrent weights, and of what the chain
-    got, [T, B, N]."""
+    """Back-propagates through one chain.
+
+    Args:
+      d_outputs: float32 [T, B, N].
+      recurrent: float32 [N, N], recurrent weights of the direction.
+      outputs, before: float32 [T, B, N], the two results of `_relu_forward`.
+      reverse: whether the chain ran backward in time.
+    Returns:
+      (d_recurrent, d_projected): the gradients of the recurrent weights, float32 [N, N], and of
+      the inputs' share before activation, float32 [T, B, N].
+    """
     n_steps, n_cell = tf.shape(d_outputs)[0], recurrent.shape[0]
     transposed = tf.transpose(recurrent)
 

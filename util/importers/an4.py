@@ -1,13 +1,13 @@
 """AN4: names, addresses, dates and control words, spelled and spoken at CMU in 1991.
 
-Layout: etc/an4_{train,test}.{fileids,transcription} and wav/an4_clstk, wav/an4test_clstk with
-the audio at 16 kHz, below a folder an4. A file id, and the line that has its place in the
-transcription (in the test's without <s>):
+Layout, below a folder an4: etc/an4_{train,test}.{fileids,transcription}, and the audio at 16 kHz
+in wav/an4_clstk and wav/an4test_clstk. A file id, and the line that has its place in the
+transcription (the lines of the test have no <s>):
     an4_clstk/fash/an251-fash-b
     <s> YES </s> (an251-fash-b)
-The audio is SPHERE, WAV or headerless (.raw); the last is converted to FLAC in the cache. Its
-byte order is told by the names of an4 or of the folder that holds it (an4_raw.bigendian,
-an4_raw.littleendian); where these don't tell, it is the one in which the signal is smoother.
+The audio is SPHERE, WAV or headerless (.raw). Headerless audio is converted to FLAC in the cache.
+The name of an4 or of the folder that holds it (an4_raw.bigendian, an4_raw.littleendian) gives its
+byte order; where it does not, the order is taken in which the signal is smoother.
 One training speaker in ten is for validation, as there is no official set for it.
 Licence: free for any use (an4/LICENSE). Size: 64 MB, 948 + 130 utterances.
 Address: www.speech.cs.cmu.edu/databases/an4
@@ -15,13 +15,11 @@ Address: www.speech.cs.cmu.edu/databases/an4
 import os
 import re
 
-from util import records
-from util.corpora import convert, corpus_files, download
-from util.feeding import data_sets as data_sets_module
+from util import config as settings, importers, records
+from util.corpora import convert, corpus_files, fetch
 
 LISTS = os.path.join('an4', 'etc', 'an4_train.fileids')
-ARCHIVES = [download.Archive('http://www.speech.cs.cmu.edu/databases/an4/an4_sphere.tar.gz',
-                             None, None)]
+ARCHIVES = [fetch.Archive('http://www.speech.cs.cmu.edu/databases/an4/an4_sphere.tar.gz')]
 ENDINGS = ('.wav', '.sph', '.flac', '.raw')  # the first is taken where there are several
 RAW_RATE = 16000                             # Hz
 DEV_EVERY = 10                               # speakers
@@ -29,21 +27,20 @@ LINE = re.compile(r'(.*)\(([^()\s]+)\)\s*')
 FILLER = re.compile(r'<\S*>|\+\+\S*\+\+')    # sentence ends, silences, noises
 VARIANT = re.compile(r'\(\d+\)$')            # of a pronunciation: A(2)
 
-
-def read_data_sets(dataset_path, config, alphabet):
-    """DataSets of the corpus in `dataset_path`."""
-    return data_sets_module.make_data_sets(config, alphabet, *list_utterances(dataset_path, config))
+read_data_sets = importers.reader(__name__)
 
 
-def list_utterances(dataset_path, config):
-    """records.Listing of the corpus; `dataset_path` is an4 or the folder that holds it.
+def list_utterances(config: settings.Config) -> records.Listing:
+    """Lists the utterances of the corpus, which is downloaded where it is missing.
+
+    `config.dataset_path` is the folder an4 or the one that holds it.
 
     Raises:
-      DataError: a list that is missing, or the corpus can't be fetched.
+      DataError: a list is missing, or the corpus cannot be downloaded.
     """
-    root = _root(dataset_path)
+    root = _root(config.dataset_path)
     found = _find_audio(root)
-    train, test = (_read_set(root, name, found, dataset_path) for name in ('train', 'test'))
+    train, test = (_read_set(root, name, found, config.dataset_path) for name in ('train', 'test'))
     readable = _converted(train + test, root, config)
     train, test = readable[:len(train)], readable[len(train):]
     dev = sorted({_speaker(utterance) for utterance in train})[DEV_EVERY - 1::DEV_EVERY]
@@ -52,15 +49,15 @@ def list_utterances(dataset_path, config):
 
 
 def _root(dataset_path):
-    """The folder an4, fetched where it isn't there."""
+    """Returns the folder an4, which is downloaded where it is missing."""
     if os.path.isdir(os.path.join(dataset_path, 'etc')):
         return dataset_path
-    download.fetch_corpus(dataset_path, LISTS, ARCHIVES)
+    fetch.fetch_corpus(dataset_path, LISTS, ARCHIVES)
     return os.path.join(dataset_path, 'an4')
 
 
 def _find_audio(root):
-    """{file id in lower case: path} of all audio."""
+    """Returns {file id in lower case: path} of all audio."""
     folder = os.path.join(root, 'wav')
     paths = corpus_files.find_files(folder, *ENDINGS)
     paths.sort(key=lambda path: -ENDINGS.index(os.path.splitext(path)[1].lower()))
@@ -68,7 +65,7 @@ def _find_audio(root):
 
 
 def _read_set(root, set_name, found, dataset_path):
-    """Utterances of the lists etc/an4_SET.*, in their order."""
+    """Returns the utterances of the lists etc/an4_SET.*, in their order."""
     lists = os.path.join(root, 'etc', 'an4_' + set_name)
     fileids = [line.strip() for line in corpus_files.read_lines(lists + '.fileids')]
     transcripts = match_transcripts(corpus_files.read_lines(lists + '.transcription'), fileids)
@@ -84,12 +81,15 @@ def _read_set(root, set_name, found, dataset_path):
     return utterances
 
 
-def match_transcripts(lines, fileids):
-    """The transcript of each file id: of the line in its place if that bears its id, else of the
-    one line that does; None where there is none."""
+def match_transcripts(lines: list[str], fileids: list[str]) -> list[str | None]:
+    """Returns the transcript of each file id, or None for an id that has none.
+
+    It stands in the line that has the id's place in the list if that line bears the id, else in
+    the only line that bears it.
+    """
     parsed = [parse_line(line) for line in lines]
     ids = [os.path.basename(fileid) for fileid in fileids]
-    bearing = {}
+    bearing: dict[str | None, list[str]] = {}
     for transcript, name in parsed:
         bearing.setdefault(name, []).append(transcript)
     matched = []
@@ -100,29 +100,37 @@ def match_transcripts(lines, fileids):
     return matched
 
 
-def parse_line(line):
-    """(words, id) of a line of a transcription; the id is None where there is none."""
+def parse_line(line: str) -> tuple[str, str | None]:
+    """Returns the words and the id of a line of a transcription; the id is None where the line
+    has none."""
     match = LINE.fullmatch(line)
     words, name = match.groups() if match else (line, None)
     return ' '.join(VARIANT.sub('', word) for word in FILLER.sub(' ', words).split()), name
 
 
 def _converted(utterances, root, config):
-    """The utterances, those that lie in headerless files with FLAC files in their place."""
+    """Returns the utterances, with FLAC files in the place of headerless ones."""
     raw = [utterance.wav_filename for utterance in utterances
            if utterance.wav_filename.lower().endswith('.raw') and not utterance.exclusion_reason]
     results = dict(zip(raw, convert.converted(raw, config.cache_dir, convert.read_raw,
                                               rate=RAW_RATE, byte_order=_byte_order(root))))
-    return [utterance if utterance.wav_filename not in results else utterance._replace(
-        wav_filename=results[utterance.wav_filename].path or utterance.wav_filename,
-        exclusion_reason=results[utterance.wav_filename].exclusion_reason) for utterance in utterances]
+    readable = []
+    for utterance in utterances:
+        result = results.get(utterance.wav_filename)
+        if result:
+            utterance = utterance._replace(wav_filename=result.path or utterance.wav_filename,
+                                           exclusion_reason=result.exclusion_reason)
+        readable.append(utterance)
+    return readable
 
 
 def _byte_order(root):
+    """Returns 'big' or 'little' where the names of the folders say it, else None."""
     names = ''.join(os.path.abspath(root).lower().split(os.sep)[-2:])
-    told = [order for order in ('big', 'little') if order + 'endian' in names]
-    return told[0] if len(told) == 1 else None
+    named = [order for order in ('big', 'little') if order + 'endian' in names]
+    return named[0] if len(named) == 1 else None
 
 
 def _speaker(utterance):
+    """Returns the name of the speaker's folder."""
     return os.path.basename(os.path.dirname(utterance.name))

@@ -1,63 +1,64 @@
-"""Manifests: any corpus for which there are files that list its utterances.
+"""Manifests: any corpus whose utterances are listed in files.
 
-A manifest is comma-separated, in UTF-8, with the columns wav_filename, wav_filesize (not
-needed) and transcript; audio paths are relative to the manifest:
+A manifest is comma-separated, in UTF-8, with the columns wav_filename, wav_filesize (not needed)
+and transcript; the paths of audio files are relative to the manifest:
     wav_filename,wav_filesize,transcript
     clips/0001.wav,64044,well then
-Or, where its name ends in .json or .jsonl, an object a line; with "offset" an utterance is the
-part of the file from there on, "duration" long, in seconds; else it is the whole file:
+A manifest whose name ends in .json or .jsonl has an object on each line. With "offset" the
+utterance is the part of the file that begins there and lasts "duration", both in seconds; without
+"offset" it is the whole file:
     {"audio_filepath": "clips/0001.wav", "duration": 2.0, "text": "well then"}
-`ds_train_files`, `ds_dev_files` and `ds_test_files` name one or more each, comma-separated.
+`ds_train_files`, `ds_dev_files` and `ds_test_files` name one or more manifests each, with commas
+between.
 """
 import csv
 import json
 import os
 
-from util import config as settings, errors, files, records
-from util.feeding import data_sets as data_sets_module
+from util import config as settings, errors, files, importers, records
 
 COLUMNS = ('wav_filename', 'transcript')
 JSON_LINES = ('.json', '.jsonl')  # endings of names
-LONGEST_S = 1e6                   # seconds beyond that, 11 days, are a mistake
+LONGEST_S = 1e6                   # s, 11 days; a longer duration or offset is a mistake
+
+read_data_sets = importers.reader(__name__)
 
 
-def read_data_sets(dataset_path, config, alphabet):
-    """DataSets of the manifests that the settings name."""
-    return data_sets_module.make_data_sets(config, alphabet, *list_utterances(dataset_path, config))
+def list_utterances(config: settings.Config) -> records.Listing:
+    """Lists the utterances of the manifests that the settings name.
 
-
-def list_utterances(dataset_path, config):
-    """records.Listing of the manifests that the settings name.
-
-    Args:
-      dataset_path: folder of the manifests that are not found from the working folder.
-      config: Config; its train_files, dev_files and test_files.
     Raises:
-      DataError: a manifest that is missing or isn't one.
+      DataError: a manifest is missing or cannot be used.
     """
-    sets = {}
-    for set_name in records.SET_NAMES:
-        paths = [path.strip() for path in getattr(config, set_name + '_files').split(',')]
-        sets[set_name] = [utterance for path in paths if path
-                          for utterance in read_manifest(_find(path, dataset_path, config))]
-    return records.Listing(**sets)
+    return records.Listing(*[_read_set(getattr(config, set_name + '_files'), config)
+                             for set_name in records.SET_NAMES])
 
 
-def _find(path, dataset_path, config):
-    """A manifest in the working folder or in the corpus's; of several corpora the latter first, as
-    each has its own."""
-    beside = os.path.join(dataset_path, path)
+def _read_set(names, config):
+    """Returns the utterances of manifests whose names have commas between."""
+    paths = [path.strip() for path in names.split(',')]
+    return [utterance for path in paths if path
+            for utterance in read_manifest(_find(path, config))]
+
+
+def _find(path, config):
+    """Returns the path of a manifest, which is in the working folder or in the corpus's folder.
+
+    The working folder comes first. Of several corpora the corpus's folder comes first, as each may
+    have a manifest of the same name.
+    """
+    beside = os.path.join(config.dataset_path, path)
     first, second = (path, beside) if len(config.importers) == 1 else (beside, path)
     return second if not os.path.exists(first) and os.path.exists(second) else first
 
 
-def read_manifest(path):
-    """Utterances of one manifest, in its order.
+def read_manifest(path: str) -> list[records.Utterance]:
+    """Returns the utterances of one manifest, in its order.
 
-    Byte order mark, CR LF line ends and blank lines are fine.
+    A byte order mark, CR LF line ends and blank lines are allowed.
 
     Raises:
-      DataError: naming the file and what is wrong with it.
+      DataError: the manifest cannot be used; the message names the file and what is wrong with it.
     """
     if path.lower().endswith(JSON_LINES):
         return _read_json_lines(path)
@@ -80,16 +81,18 @@ def read_manifest(path):
 
 
 def _is_blank(row):
+    """Tells whether no field of a row holds more than white space."""
     return not any(value.strip() if isinstance(value, str) else value for value in row.values())
 
 
 def _utterance(row, place, path):
+    """Returns the utterance of a row; one without a file is named by its place in the manifest."""
     name = (row['wav_filename'] or '').strip()
     if not (name and _is_path(name)):
         return records.Utterance(path, place, '', 'wav_filename must be the path of a file, got %r'
                                  % name)
     reason = None
-    if None in row:  # the name that DictReader gives to fields beyond the header's
+    if None in row:  # DictReader gives this name to fields beyond those of the header
         reason = 'more fields than columns in %s; a transcript with a comma needs quotes' % place
     elif '\n' in name + (row['transcript'] or '').strip():
         reason = 'a line break within a field that ends in %s; is a quote not closed?' % place
@@ -98,6 +101,7 @@ def _utterance(row, place, path):
 
 
 def _read_json_lines(path):
+    """Returns the utterances of a manifest with an object on each line."""
     try:
         with files.open_regular(path, encoding='utf-8-sig') as file:
             lines = file.read().split('\n')
@@ -115,7 +119,7 @@ def _read_json_lines(path):
 
 
 def _json_utterance(line, place, path):
-    """The utterance of a line; one that can't be used bears its place in the manifest."""
+    """Returns the utterance of a line; one that cannot be used is named by its place."""
     try:
         name, text, start_s, stop_s = _parse_object(line)
     except ValueError as error:
@@ -127,7 +131,11 @@ def _json_utterance(line, place, path):
 
 
 def _parse_object(line):
-    """(audio path, transcript, start_s, stop_s) of a line; ValueError says what is wrong."""
+    """Returns the audio file's path, the transcript, start_s and stop_s of a line.
+
+    Raises:
+      ValueError: saying what is wrong with the line.
+    """
     try:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -145,13 +153,14 @@ def _parse_object(line):
 
 
 def _is_path(name):
-    """Whether a file can have this name: not with NUL or with halves of surrogate pairs."""
+    """Tells whether a file can have this name: one without NUL and halves of surrogate pairs."""
     if name.isascii():
         return '\0' not in name
     return '\0' not in name and not any('\ud800' <= char <= '\udfff' for char in name)
 
 
 def _seconds(row, field):
+    """Returns the number of seconds in a field, None where it is missing; ValueError else."""
     value = row.get(field)
     if value is None:
         return None

@@ -4,21 +4,20 @@ Layout of the releases since 2019: LANGUAGE/clips/*.mp3 and LANGUAGE/train.tsv, 
 tab-separated, no quoting, the columns in any order (there are more):
     client_id<tab>path<tab>sentence
     0013a7...<tab>common_voice_en_18.mp3<tab>He said "no", I think.
-With validated.tsv alone, of every 10 rows the last is for the test, of every 10 others the last
-for validation. Layout of the first one: cv-valid-train.csv, cv-valid-dev.csv, cv-valid-test.csv;
-comma-separated, with quoting, paths relative to the file:
+Where validated.tsv is the only one, of every 10 rows the last is for the test, and of every 10
+others the last for validation. Layout of the first release: cv-valid-train.csv, cv-valid-dev.csv,
+cv-valid-test.csv; comma-separated, with quoting, paths relative to the file:
     filename,text,up_votes
     cv-valid-train/sample-000000.mp3,"learn, and teach",1
-Licence: CC0. Size: up to 90 GB a language. Address: commonvoice.mozilla.org; never fetched, as
-one has to fill in a form there.
+Licence: CC0. Size: up to 90 GB a language. Address: commonvoice.mozilla.org. It is never
+downloaded here, as there is a form to fill in.
 """
-import collections
 import csv
 import os
+from typing import NamedTuple
 
-from util import errors, records
+from util import config as settings, errors, importers, records
 from util.corpora import corpus_files
-from util.feeding import data_sets as data_sets_module
 
 TABLES = ['train.tsv', 'dev.tsv', 'test.tsv']
 VALIDATED = 'validated.tsv'
@@ -27,40 +26,42 @@ CLIPS = 'clips'
 DEV_EVERY = TEST_EVERY = 10
 HOW_TO_GET = 'get a language from commonvoice.mozilla.org (there is a form to accept), unpack it'
 
-# A table that was read: names of its columns, its rows (lists of text), and which columns hold
-# the clip's path and its sentence
-Table = collections.namedtuple('Table', 'columns rows path sentence')
+read_data_sets = importers.reader(__name__)
 
 
-def read_data_sets(dataset_path, config, alphabet):
-    """DataSets of the language in `dataset_path`."""
-    return data_sets_module.make_data_sets(config, alphabet, *list_utterances(dataset_path, config))
+class Table(NamedTuple):
+    """A table that was read."""
+
+    columns: list[str]     # their names
+    rows: list[list[str]]  # the fields of each row; there may be too few or too many
+    path: int              # index of the column with the clip's path
+    sentence: int          # index of the column with its sentence
 
 
-def list_utterances(dataset_path, config):
-    """records.Listing of one language.
+def list_utterances(config: settings.Config) -> records.Listing:
+    """Lists the utterances of one language.
 
-    Args:
-      dataset_path: the language's folder, or one that holds no other language.
-      config: Config, not needed.
+    `config.dataset_path` is the language's folder, or one that holds no other language.
+
     Raises:
-      DataError: no language or several of them, a table that is missing or isn't one.
+      DataError: there is no language or there are several, or a table is missing or cannot be
+        used.
     """
-    del config
-    folder = _find_language(corpus_files.require_folder(dataset_path, 'Common Voice', HOW_TO_GET))
+    dataset_path = corpus_files.require_folder(config.dataset_path, 'Common Voice', HOW_TO_GET)
+    folder = _find_language(dataset_path)
     cut = len(os.path.join(dataset_path, ''))
     found = set(os.listdir(folder))
     for tables in (TABLES, OLD_TABLES):
         if found.intersection(tables):
             return records.Listing(*[_list_table(os.path.join(folder, table), cut)
                                      for table in tables])
-    listing = corpus_files.split_by_position(_list_table(os.path.join(folder, VALIDATED), cut),
-                                       DEV_EVERY, TEST_EVERY)
-    return listing._replace(train=listing.train + _list_unknown_clips(folder, cut))
+    utterances = _list_table(os.path.join(folder, VALIDATED), cut)
+    train, dev, test = corpus_files.split_by_position(utterances, DEV_EVERY, TEST_EVERY)
+    return records.Listing(train + _list_unknown_clips(folder, cut), dev, test)
 
 
 def _find_language(dataset_path):
-    """The only folder with tables among `dataset_path` and two levels below it."""
+    """Returns the only folder with tables among `dataset_path` and two levels below it."""
     level = [dataset_path]
     for _ in range(3):
         languages = [folder for folder in level
@@ -69,17 +70,17 @@ def _find_language(dataset_path):
             return languages[0]
         if languages:
             raise errors.DataError('%s holds several languages of Common Voice, ds_dataset_path '
-                                    'must be one of them: %s' % (dataset_path,
-                                                                 ', '.join(languages)))
+                                   'must be one of them: %s' % (dataset_path,
+                                                                ', '.join(languages)))
         level = [entry.path for folder in level
                  for entry in sorted(os.scandir(folder), key=lambda entry: entry.name)
                  if entry.is_dir() and not entry.name.startswith(corpus_files.HIDDEN)]
     raise errors.DataError('%s holds no train.tsv, validated.tsv or cv-valid-train.csv of Common '
-                            'Voice; %s' % (dataset_path, HOW_TO_GET))
+                           'Voice; %s' % (dataset_path, HOW_TO_GET))
 
 
 def _read_table(path):
-    """Table of a TSV file, in which quotes are but characters, or of a CSV file."""
+    """Returns the Table of a TSV file, in which quotes are plain characters, or of a CSV file."""
     lines, needed = corpus_files.read_lines(path), ('path', 'sentence')
     if path.endswith('.tsv'):
         rows = [line.split('\t') for line in lines]
@@ -93,6 +94,7 @@ def _read_table(path):
 
 
 def _read_csv(path, lines):
+    """Returns the rows of a CSV file of these lines."""
     try:
         return list(csv.reader(lines, strict=True))
     except csv.Error as error:
@@ -100,7 +102,12 @@ def _read_csv(path, lines):
 
 
 def _list_table(path, cut):
-    """Utterances of one table, in its order; their names are the audio's paths from `cut` on."""
+    """Returns the utterances of one table, in its order.
+
+    Args:
+      path: of the table.
+      cut: characters of an audio file's path that are no part of the utterance's name.
+    """
     table, utterances, folder = _read_table(path), [], _audio_folder(path)
     for number, row in enumerate(table.rows, 1):
         clip = row[table.path].strip() if len(row) > table.path else ''
@@ -110,12 +117,12 @@ def _list_table(path, cut):
                 number, path[cut:], len(table.columns), len(row))
         wav_filename = os.path.join(folder, _with_ending(clip)) if clip else path
         utterances.append(records.Utterance(wav_filename, wav_filename[cut:],
-                                            None if problem else row[table.sentence], reason))
+                                            None if reason else row[table.sentence], reason))
     return utterances
 
 
 def _audio_folder(path):
-    """The folder to which the paths in a table refer."""
+    """Returns the folder to which the paths in a table refer."""
     folder, table = os.path.split(path)
     if table.endswith('.tsv'):
         return os.path.join(folder, CLIPS)
@@ -125,12 +132,12 @@ def _audio_folder(path):
 
 
 def _with_ending(clip):
-    """A clip's file name; the tables of some releases leave its ending out."""
+    """Returns a clip's file name; the tables of some releases leave its ending out."""
     return clip if os.path.splitext(clip)[1] else clip + '.mp3'
 
 
 def _list_unknown_clips(folder, cut):
-    """Clips that no table of the language names, as utterances that can't be used."""
+    """Returns the clips that no table of the language names, as utterances that cannot be used."""
     known = set()
     for name in (VALIDATED, 'invalidated.tsv', 'other.tsv'):
         path = os.path.join(folder, name)

@@ -3,21 +3,20 @@
 Layout, below `ds_dataset_path` at any depth:
     fe_03_p1_sph1/audio/000/fe_03_00001.sph       (LDC2004S13; LDC2005S13: fe_03_p2_sph...)
     fe_03_p1_tran/data/trans/000/fe_03_00001.txt  (LDC2004T19; LDC2005T19: fe_03_p2_tran)
-A line of a transcript, times in seconds, speaker A on the first channel, B on the second:
+A line of a transcript, times in seconds; speaker A is on the first channel, B on the second:
     12.34 15.67 A: and so i said [laughter] (( that ))
-What lies between (( and )) is a guess, so the utterance is excluded. Partial words ("th-") stay:
-they were spoken. As there is no official split, of every hundred conversations the last is for
-the test, the one before it for validation.
+The words between (( and )) are a guess, so an utterance with them is excluded. Partial words
+("th-") stay, as they were spoken. As there is no official split, of every hundred conversations
+the last is for the test and the one before it for validation.
 
-The files are bought with shorten compression, which libsndfile doesn't read: convert each to a
-WAV or FLAC of both channels beside it or in its place (sph2pipe -f wav IN.sph OUT.wav).
+The files are sold with shorten compression, which libsndfile does not read: convert each to a WAV
+or FLAC of both channels beside it or in its place (sph2pipe -f wav IN.sph OUT.wav).
 Licence: LDC's. Size: 8 kHz, two channels of mu-law, 11,699 files. Address: catalog.ldc.upenn.edu
 """
 import re
 
-from util import files, records
+from util import config as settings, importers, records
 from util.corpora import corpus_files, stm
-from util.feeding import data_sets as data_sets_module
 
 CORPUS = 'Fisher English'
 HOW_TO_GET = ('it is never downloaded: buy LDC2004S13 and LDC2005S13 (speech, folders '
@@ -30,28 +29,28 @@ NAME = r'(fe_03_\d+)'
 _LINE = re.compile(r'(\S+)\s+(\S+)\s+([AB])\s*:\s*(.*)')
 _MARKUP = re.compile(r'\[+[^][]*\]+|<[^<>]*>')
 
-
-def read_data_sets(dataset_path, config, alphabet):
-    """DataSets of the corpus in `dataset_path`."""
-    return data_sets_module.make_data_sets(config, alphabet, *list_utterances(dataset_path, config))
+read_data_sets = importers.reader(__name__)
 
 
-def list_utterances(dataset_path, config):
-    """records.Listing of the corpus in `dataset_path`.
+def list_utterances(config: settings.Config) -> records.Listing:
+    """Lists the utterances of the corpus in `config.dataset_path`.
 
     Raises:
-      DataError: speech or transcripts are missing altogether.
+      DataError: all of the speech or all of the transcripts are missing.
     """
-    del config
-    corpus_files.require_folder(dataset_path, CORPUS, HOW_TO_GET)
-    recordings = stm.find_recordings(dataset_path, NAME)
-    transcripts = stm.find_by_name(dataset_path, '.txt', NAME)
-    stm.require_both(recordings, transcripts, dataset_path, CORPUS, HOW_TO_GET)
-    return stm.list_conversations(dataset_path, recordings, transcripts, parse_line)
+    folder = corpus_files.require_folder(config.dataset_path, CORPUS, HOW_TO_GET)
+    recordings = stm.find_recordings(folder, NAME)
+    transcripts = stm.find_by_name(folder, '.txt', NAME)
+    stm.require_both(recordings, transcripts, folder, CORPUS, HOW_TO_GET)
+    return stm.list_conversations(folder, recordings, transcripts, parse_line)
 
 
-def parse_line(line, recording):
-    """stm.Part of a line; None for comments."""
+def parse_line(line: str, recording: str) -> stm.Part | None:
+    """Returns the Part that a line of a recording's transcript stands for; None for a comment.
+
+    Raises:
+      ValueError: the line is not of the corpus's form.
+    """
     if line.startswith('#'):
         return None
     match = _LINE.fullmatch(line)
@@ -63,6 +62,6 @@ def parse_line(line, recording):
                     'AB'.index(speaker), reason)
 
 
-def remove_markup(words):
-    """The words that were spoken, without [laughter] and other noises."""
+def remove_markup(words: str) -> str:
+    """Returns the words that were spoken, without [laughter] and other noises."""
     return ' '.join(_MARKUP.sub(' ', words).split())

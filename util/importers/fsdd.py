@@ -2,45 +2,43 @@
 
 Layout: recordings/{digit}_{speaker}_{take}.wav at 8 kHz; the name is the transcript:
     recordings/7_jackson_32.wav
-The official split: takes 0 to 4 are the test; takes 5 to 9 are for validation here. Or some
-speakers are held out (`ds_fsdd_test_speakers`, `ds_fsdd_dev_speakers`): all their takes are for
-the test or validation. Held-out test speakers take the place of the takes 0 to 4, held-out dev
-speakers that of the takes 5 to 9.
+In the official split the takes 0 to 4 are the test; here the takes 5 to 9 are for validation.
+Or speakers are held out (`ds_fsdd_test_speakers`, `ds_fsdd_dev_speakers`): all their takes are
+for the test or for validation. Held-out test speakers replace the takes 0 to 4, held-out dev
+speakers replace the takes 5 to 9.
 Licence: CC BY-SA 4.0. Size: 3,000 utterances, 6 speakers, 22 minutes, 20 MB.
 Address: github.com/Jakobovski/free-spoken-digit-dataset
 """
 import os
 import re
 
-from util import errors, records
-from util.corpora import corpus_files, download
-from util.feeding import data_sets as data_sets_module
+from util import config as settings, errors, importers, records
+from util.corpora import corpus_files, fetch
 
-ARCHIVES = [download.Archive('https://github.com/Jakobovski/free-spoken-digit-dataset/archive/'
-                             'refs/heads/master.zip', None, None)]
+ARCHIVES = [fetch.Archive('https://github.com/Jakobovski/free-spoken-digit-dataset/archive/'
+                          'refs/heads/master.zip')]
 UNPACKED = os.path.join('free-spoken-digit-dataset-master', 'recordings')
 WORDS = 'zero one two three four five six seven eight nine'.split()
 NAME = re.compile(r'(\d)_(.+)_(\d+)\.wav', re.IGNORECASE)  # digit, speaker, take
 TEST_TAKES, DEV_TAKES = range(0, 5), range(5, 10)
 
-
-def read_data_sets(dataset_path, config, alphabet):
-    """DataSets of the corpus in `dataset_path`."""
-    return data_sets_module.make_data_sets(config, alphabet, *list_utterances(dataset_path, config))
+read_data_sets = importers.reader(__name__)
 
 
-def list_utterances(dataset_path, config):
-    """records.Listing of the corpus; `dataset_path` is its folder, or `recordings` itself.
+def list_utterances(config: settings.Config) -> records.Listing:
+    """Lists the utterances of the corpus, which is downloaded where it is missing.
+
+    `config.dataset_path` is the folder of the corpus, or its folder `recordings`.
 
     Raises:
-      DataError: a held-out speaker who isn't there, or the corpus can't be fetched.
+      DataError: the corpus has no such speaker to hold out, or it cannot be downloaded.
     """
-    paths = corpus_files.find_files(_recordings(dataset_path), '.wav')
+    paths = corpus_files.find_files(_recordings(config.dataset_path), '.wav')
     matches = [NAME.fullmatch(os.path.basename(path)) for path in paths]
     held_out = _held_out(config, {match[2] for match in matches if match})
     listing = records.Listing([], [], [])
     for path, match in zip(paths, matches):
-        name = os.path.relpath(path, dataset_path)
+        name = os.path.relpath(path, config.dataset_path)
         if match:
             getattr(listing, _set_of(match[2], int(match[3]), held_out)).append(
                 records.Utterance(path, name, WORDS[int(match[1])]))
@@ -51,18 +49,23 @@ def list_utterances(dataset_path, config):
 
 
 def _recordings(dataset_path):
-    """The folder with the WAV files, fetched where it isn't there."""
+    """Returns the folder of the WAV files, which are downloaded where they are missing."""
     beside = os.path.join(dataset_path, 'recordings')
     if os.path.isdir(beside):
         return beside
     if os.path.isdir(dataset_path) and any(map(NAME.fullmatch, os.listdir(dataset_path))):
         return dataset_path
-    download.fetch_corpus(dataset_path, UNPACKED, ARCHIVES)
+    fetch.fetch_corpus(dataset_path, UNPACKED, ARCHIVES)
     return os.path.join(dataset_path, UNPACKED)
 
 
 def _held_out(config, known):
-    """{'test': names, 'dev': names} of the settings, empty where one isn't set."""
+    """Returns {'test': names, 'dev': names} of the speakers that the settings hold out.
+
+    Args:
+      config: Config.
+      known: the names of all speakers.
+    """
     held_out = {}
     for set_name in ('test', 'dev'):
         setting = 'fsdd_%s_speakers' % set_name
@@ -74,12 +77,12 @@ def _held_out(config, known):
     both = held_out['test'] & held_out['dev']
     if both:
         raise errors.DataError('ds_fsdd_test_speakers and ds_fsdd_dev_speakers must differ, both '
-                                'name %s' % ', '.join(sorted(both)))
+                               'name %s' % ', '.join(sorted(both)))
     return held_out
 
 
 def _set_of(speaker, take, held_out):
-    """'train', 'dev' or 'test'."""
+    """Returns the name of the set to which a take of a speaker belongs."""
     for set_name in ('test', 'dev'):
         if speaker in held_out[set_name]:
             return set_name

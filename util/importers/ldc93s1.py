@@ -6,29 +6,24 @@ Licence: LDC's free sample. Size: 92 kB. Address: catalog.ldc.upenn.edu/LDC93S1
 """
 import os
 
-from util import audio, errors, records
+from util import audio, config as settings, errors, importers, records
 from util.corpora import download
-from util.feeding import data_sets as data_sets_module
 
 BASE_URL = 'https://catalog.ldc.upenn.edu/desc/addenda/'
 NAME = 'LDC93S1'
 
-
-def read_data_sets(dataset_path, config, alphabet):
-    """DataSets whose three sets are the same utterance."""
-    return data_sets_module.make_data_sets(config, alphabet, *list_utterances(dataset_path, config))
+read_data_sets = importers.reader(__name__)
 
 
-def list_utterances(dataset_path, config):
-    """records.Listing with the utterance in each set.
+def list_utterances(config: settings.Config) -> records.Listing:
+    """Lists the same utterance in all three sets.
 
-    The files in `dataset_path` are used; those that are missing are downloaded into it.
+    Its files are used where they are in `config.dataset_path`, else they are downloaded into it.
 
     Raises:
-      DataError: a file that can't be had or isn't what its name says.
+      DataError: a file cannot be downloaded, or is not what its name says.
     """
-    del config
-    wav, txt = (_have(dataset_path, NAME + ending) for ending in ('.wav', '.txt'))
+    wav, txt = (_fetched(config.dataset_path, NAME + ending) for ending in ('.wav', '.txt'))
     try:
         audio.audio_info(wav)
     except audio.AudioError as error:
@@ -37,8 +32,12 @@ def list_utterances(dataset_path, config):
     return records.Listing(utterances, utterances, utterances)
 
 
-def read_transcript(path):
-    """The words of a file "<first sample> <last sample> <words>"."""
+def read_transcript(path: str) -> str:
+    """Returns the words of a file that holds "<first sample> <last sample> <words>".
+
+    Raises:
+      DataError: the file cannot be read or holds something else.
+    """
     try:
         with open(path, encoding='utf-8-sig') as file:
             parts = file.read().split(maxsplit=2)
@@ -49,8 +48,8 @@ def read_transcript(path):
     return parts[2]
 
 
-def _have(folder, name):
-    """Path of the file, after a download where it isn't there yet."""
+def _fetched(folder, name):
+    """Returns the path of a file, which is downloaded where it is missing."""
     path = os.path.join(folder, name)
     if not os.path.exists(path):
         download.download(BASE_URL + name, path)

@@ -3,15 +3,15 @@
 Layout: LibriSpeech/SUBSET/SPEAKER/CHAPTER/SPEAKER-CHAPTER-NNNN.flac, and in each chapter's folder
 SPEAKER-CHAPTER.trans.txt with a line an utterance:
     84-121123-0000 GO DO YOU HEAR
-`ds_librivox_train`, `ds_librivox_dev` and `ds_librivox_test` name the subsets; those that are
-asked for and not there are fetched. Two small ones come from Mini LibriSpeech.
+`ds_librivox_train`, `ds_librivox_dev` and `ds_librivox_test` name the subsets; named subsets that
+are missing are downloaded. Two small ones come from Mini LibriSpeech.
 Licence: CC BY 4.0. Size: 61 GB packed, 292,367 utterances. Address: openslr.org/12, openslr.org/31
 """
+import itertools
 import os
 
-from util import errors, records
-from util.corpora import corpus_files, download
-from util.feeding import data_sets as data_sets_module
+from util import config as settings, errors, importers, records
+from util.corpora import corpus_files, fetch
 
 HOME = 'LibriSpeech'  # the folder in each archive
 RESOURCES = 'https://www.openslr.org/resources/'
@@ -29,40 +29,38 @@ ARCHIVES = {
 }
 AUDIO, TRANSCRIPTS = '.flac', '.trans.txt'
 
-
-def read_data_sets(dataset_path, config, alphabet):
-    """DataSets of the subsets that the settings name."""
-    return data_sets_module.make_data_sets(config, alphabet, *list_utterances(dataset_path, config))
+read_data_sets = importers.reader(__name__)
 
 
-def list_utterances(dataset_path, config):
-    """records.Listing of the subsets that the settings name.
+def list_utterances(config: settings.Config) -> records.Listing:
+    """Lists the utterances of the subsets that the settings name.
 
-    Args:
-      dataset_path: the folder LibriSpeech or the one that holds it.
-      config: Config; its librivox_train, librivox_dev and librivox_test.
+    `config.dataset_path` is the folder LibriSpeech or the one that holds it.
+
     Raises:
-      DataError: an unknown subset, or one that can't be had.
+      DataError: a subset is unknown or cannot be downloaded.
     """
     names = [_subset_names(config, set_name) for set_name in records.SET_NAMES]
-    listed = {subset: _list_subset(_have(dataset_path, subset), dataset_path)
-              for subset in dict.fromkeys(sum(names, []))}
+    listed = {subset: _list_subset(_subset_folder(config.dataset_path, subset),
+                                   config.dataset_path)
+              for subset in dict.fromkeys(itertools.chain(*names))}
     return records.Listing(*[[utterance for subset in subsets for utterance in listed[subset]]
                              for subsets in names])
 
 
 def _subset_names(config, set_name):
+    """Returns the names of the subsets that make up a set, each of them once."""
     setting = getattr(config, 'librivox_' + set_name)
     subsets = list(dict.fromkeys(name.strip() for name in setting.split(',') if name.strip()))
     for subset in subsets:
         if subset not in ARCHIVES:
             raise errors.DataError('ds_librivox_%s must name subsets of LibriSpeech (%s), got %r'
-                                    % (set_name, ', '.join(ARCHIVES), subset))
+                                   % (set_name, ', '.join(ARCHIVES), subset))
     return subsets
 
 
-def _have(dataset_path, subset):
-    """Folder of a subset, after a download where it isn't there yet."""
+def _subset_folder(dataset_path, subset):
+    """Returns the folder of a subset, which is downloaded where it is missing."""
     above, below = dataset_path, os.path.join(HOME, subset)
     if not os.path.isdir(os.path.join(dataset_path, HOME)):
         if os.path.basename(os.path.abspath(dataset_path)) == HOME:
@@ -72,22 +70,24 @@ def _have(dataset_path, subset):
     resource, size_bytes, md5 = ARCHIVES[subset]
     url = '%s%d/%s.tar.gz' % (RESOURCES, resource, subset)
     try:
-        download.fetch_corpus(above, below, [download.Archive(url, size_bytes, md5)])
-        return corpus_files.require_folder(os.path.join(above, below), subset, 'its archive is ' + url)
+        fetch.fetch_corpus(above, below, [fetch.Archive(url, size_bytes, md5)])
+        return corpus_files.require_folder(os.path.join(above, below), subset,
+                                           'its archive is ' + url)
     except errors.DataError as error:
         raise errors.DataError('LibriSpeech subset %s cannot be had: %s' % (subset, error)
-                                ) from None
+                               ) from None
 
 
 def _list_subset(folder, dataset_path):
-    """Utterances of a subset, in the order of its transcripts; audio without one comes last."""
+    """Returns the utterances of a subset, in the order of its transcripts; files without a
+    transcript come last."""
     cut = len(os.path.join(os.path.abspath(dataset_path), ''))  # os.path.relpath is slow
     files = corpus_files.find_files(os.path.abspath(folder), AUDIO, TRANSCRIPTS)
     audio = {path[:-len(AUDIO)]: path for path in files if path.lower().endswith(AUDIO)}
     chapters = [path for path in files if path.lower().endswith(TRANSCRIPTS)]
     if not chapters:
         raise errors.DataError('LibriSpeech subset %s holds no %s files; remove it to fetch it '
-                                'anew' % (folder, TRANSCRIPTS))
+                               'anew' % (folder, TRANSCRIPTS))
     utterances = [utterance for path in chapters for utterance in _list_chapter(path, audio, cut)]
     transcribed = {utterance.wav_filename for utterance in utterances}
     return utterances + [
@@ -96,12 +96,12 @@ def _list_subset(folder, dataset_path):
 
 
 def _list_chapter(path, audio, cut):
-    """Utterances of one transcript file.
+    """Returns the utterances of one chapter.
 
     Args:
-      path: the file.
+      path: of the file with its transcripts.
       audio: {path without its ending: path} of the subset's audio.
-      cut: characters of a path before the name of an utterance.
+      cut: characters of an audio file's path that are no part of the utterance's name.
     """
     try:
         lines = corpus_files.read_lines(path)

@@ -10,55 +10,56 @@ Address: keithito.com/LJ-Speech-Dataset
 """
 import os
 
-from util import records
-from util.corpora import corpus_files, download
-from util.feeding import data_sets as data_sets_module
+from util import config as settings, importers, records
+from util.corpora import corpus_files, fetch
 
 HOME, METADATA = 'LJSpeech-1.1', 'metadata.csv'
-ARCHIVE = ('https://data.keithito.com/data/speech/LJSpeech-1.1.tar.bz2', 2748572632,
-           'c4763be9595ddfa79c2fc6eaeb3b6c8e')
+ARCHIVES = [fetch.Archive('https://data.keithito.com/data/speech/LJSpeech-1.1.tar.bz2',
+                          2748572632, 'c4763be9595ddfa79c2fc6eaeb3b6c8e')]
 DEV_EVERY = TEST_EVERY = 20
 
-
-def read_data_sets(dataset_path, config, alphabet):
-    """DataSets of the corpus in `dataset_path`."""
-    return data_sets_module.make_data_sets(config, alphabet, *list_utterances(dataset_path, config))
+read_data_sets = importers.reader(__name__)
 
 
-def list_utterances(dataset_path, config):
-    """records.Listing of the corpus, which is fetched where it isn't there.
+def list_utterances(config: settings.Config) -> records.Listing:
+    """Lists the utterances of the corpus, which is downloaded where it is missing.
 
-    Args:
-      dataset_path: the folder of metadata.csv or the one that holds it.
-      config: Config, not needed.
+    `config.dataset_path` is the folder of metadata.csv, or the one that holds it.
+
     Raises:
-      DataError: the corpus can't be had.
+      DataError: the corpus cannot be downloaded.
     """
-    del config
-    path = _have(dataset_path)
-    cut = len(os.path.join(os.path.abspath(dataset_path), ''))
-    return corpus_files.split_by_position([_utterance(line, number, os.path.dirname(path), cut) for
-                                     number, line in enumerate(corpus_files.read_lines(path), 1)],
-                                    DEV_EVERY, TEST_EVERY)
+    path = _metadata_path(config.dataset_path)
+    cut = len(os.path.join(os.path.abspath(config.dataset_path), ''))
+    utterances = [_utterance(line, number, os.path.dirname(path), cut)
+                  for number, line in enumerate(corpus_files.read_lines(path), 1)]
+    return records.Listing(*corpus_files.split_by_position(utterances, DEV_EVERY, TEST_EVERY))
 
 
-def _have(dataset_path):
-    """Path of metadata.csv, after a download where it isn't there yet."""
+def _metadata_path(dataset_path):
+    """Returns the path of metadata.csv; the corpus is downloaded where it is missing."""
     above, below = os.path.abspath(dataset_path), os.path.join(HOME, METADATA)
     if os.path.basename(above) == HOME and not os.path.isdir(os.path.join(above, HOME)):
         above = os.path.dirname(above)
     elif os.path.exists(os.path.join(above, METADATA)):
         below = METADATA
-    download.fetch_corpus(above, below, [download.Archive(*ARCHIVE)])
+    fetch.fetch_corpus(above, below, ARCHIVES)
     return os.path.join(above, below)
 
 
 def _utterance(line, number, folder, cut):
-    """Utterance of the number-th line; its name is the path of its audio from `cut` on."""
+    """Returns the utterance of a line of metadata.csv.
+
+    Args:
+      line: its text.
+      number: of the line, from 1.
+      folder: of metadata.csv.
+      cut: characters of the audio file's path that are no part of the utterance's name.
+    """
     utterance_id, *texts = [field.strip() for field in line.split('|')]
-    wav_filename, problem = os.path.join(folder, 'wavs', utterance_id + '.wav'), None
+    wav_filename, reason = os.path.join(folder, 'wavs', utterance_id + '.wav'), None
     if len(texts) not in (1, 2) or not utterance_id:
         reason = ('line %d of %s must be utterance|text or utterance|text|text in words, got %r'
-                   % (number, METADATA, line))
+                  % (number, METADATA, line))
     transcript = next((text for text in reversed(texts) if text), '')
     return records.Utterance(wav_filename, wav_filename[cut:], transcript, reason)

@@ -1,58 +1,54 @@
 """Speech Commands, v0.01 and v0.02: single words of one second, many speakers, 16 kHz.
 
 Layout: WORD/SPEAKER_nohash_N.wav, where the folder's name is the transcript; validation_list.txt
-and testing_list.txt are the official split by speaker, what they don't list is for training:
+and testing_list.txt are the official split by speaker, and files in neither are for training:
     bed/0c40e715_nohash_0.wav
-_background_noise_ holds no words and is left out, as is every folder whose name begins so.
-Licence: CC BY 4.0. Size: 2.4 GB packed, 105,829 utterances of 35 words (v0.02, which is fetched).
-Address: download.tensorflow.org/data/speech_commands_v0.02.tar.gz
+_background_noise_ holds no words and is left out, as is every folder whose name begins with
+_ or with a dot.
+Licence: CC BY 4.0. Size: 2.4 GB packed, 105,829 utterances of 35 words (v0.02, which is
+downloaded). Address: download.tensorflow.org/data/speech_commands_v0.02.tar.gz
 """
 import os
 
-from util import records
-from util.corpora import corpus_files, download
-from util.feeding import data_sets as data_sets_module
+from util import config as settings, importers, records
+from util.corpora import corpus_files, fetch
 
-RELEASE = 'speech_commands_v0.02'  # folder of what is fetched; the archive has none
-ARCHIVE = ('http://download.tensorflow.org/data/speech_commands_v0.02.tar.gz', 2428923189,
-           '6b74f3901214cb2c2934e98196829835')
+RELEASE = 'speech_commands_v0.02'  # folder to unpack into, as the archive holds no folder
+ARCHIVES = [fetch.Archive('http://download.tensorflow.org/data/speech_commands_v0.02.tar.gz',
+                          2428923189, '6b74f3901214cb2c2934e98196829835')]
 DEV_LIST, TEST_LIST = 'validation_list.txt', 'testing_list.txt'
-NO_WORDS = ('_', '.')
+NO_WORDS = ('_', '.')  # how the names of folders without words begin
+
+read_data_sets = importers.reader(__name__)
 
 
-def read_data_sets(dataset_path, config, alphabet):
-    """DataSets of the corpus in `dataset_path`."""
-    return data_sets_module.make_data_sets(config, alphabet, *list_utterances(dataset_path, config))
+def list_utterances(config: settings.Config) -> records.Listing:
+    """Lists the utterances of the corpus, which is downloaded where it is missing.
 
+    `config.dataset_path` is the folder of the words, or one that holds speech_commands_v0.02.
 
-def list_utterances(dataset_path, config):
-    """records.Listing of the corpus, which is fetched where there is none of it.
-
-    Args:
-      dataset_path: the folder of the words, or one that holds speech_commands_v0.02.
-      config: Config, not needed.
     Raises:
-      DataError: the corpus can't be had, or a list is missing.
+      DataError: the corpus cannot be downloaded, or a list is missing.
     """
-    del config
-    folder, cut = _have(dataset_path), len(os.path.join(dataset_path, ''))
+    folder = _words_folder(config.dataset_path)
+    cut = len(os.path.join(config.dataset_path, ''))
     rest = {utterance.wav_filename: utterance for word in _words(folder)
             for utterance in _list_word(os.path.join(folder, word), cut)}
     dev, test = [_take_listed(folder, name, cut, rest) for name in (DEV_LIST, TEST_LIST)]
     return records.Listing(list(rest.values()), dev, test)
 
 
-def _have(dataset_path):
-    """The folder of the words, after a download where there is none."""
+def _words_folder(dataset_path):
+    """Returns the folder that holds the words; the corpus is downloaded where it is missing."""
     folder = os.path.join(dataset_path, RELEASE)
     if os.path.isdir(folder) or not _words(dataset_path):
-        download.fetch_corpus(folder, TEST_LIST, [download.Archive(*ARCHIVE)])
+        fetch.fetch_corpus(folder, TEST_LIST, ARCHIVES)
         return folder
     return dataset_path
 
 
 def _words(folder):
-    """Names of the folders that hold a word's utterances, sorted."""
+    """Returns the names of the folders with the utterances of a word, sorted."""
     if not os.path.isdir(folder):
         return []
     return sorted(entry.name for entry in os.scandir(folder)
@@ -60,18 +56,19 @@ def _words(folder):
 
 
 def _list_word(folder, cut):
+    """Returns the utterances of one word; `cut` as of `_take_listed`."""
     return [records.Utterance(path, path[cut:], os.path.basename(folder))
             for path in corpus_files.find_files(folder, '.wav')]
 
 
 def _take_listed(folder, list_name, cut, rest):
-    """Utterances that a list names, in its order.
+    """Returns the utterances that a list names, in its order.
 
     Args:
-      folder: folder of the list.
-      list_name: the list's name.
-      cut: characters of a path before the name of an utterance.
-      rest: {path: Utterance}, from which they are taken out.
+      folder: of the list and of the words.
+      list_name: name of the list's file.
+      cut: characters of an audio file's path that are no part of the utterance's name.
+      rest: {path: Utterance}, from which they are removed.
     """
     utterances = []
     for line in corpus_files.read_lines(os.path.join(folder, list_name)):

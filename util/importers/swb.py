@@ -4,23 +4,22 @@ transcripts (MS98).
 Layout, below `ds_dataset_path` at any depth:
     swb1_d1/data/sw02001.sph                                     (LDC97S62)
     swb_ms98_transcriptions/20/2001/sw2001A-ms98-a-trans.text    (openslr.org/5)
-A line of a transcript, "<id> <start> <stop> <words>", times in seconds; speaker A is on the
-first channel, B on the second:
+A line of a transcript, "<id> <start> <stop> <words>", times in seconds; speaker A is on the first
+channel, B on the second:
     sw2001A-ms98-a-0004 4.180000 9.440000 hi um [laughter-yeah] i'd li[ke]- [noise] like to talk
 Markup is treated as in most published recipes, so that results compare: see `remove_markup`. As
-there is no official split, of every hundred conversations the last is for the test, the one
-before it for validation; speakers take part in several.
+there is no official split, of every hundred conversations the last is for the test and the one
+before it for validation; a speaker may take part in several conversations.
 
-Where the files have shorten compression, which libsndfile doesn't read, convert each to a WAV or
+Where the files have shorten compression, which libsndfile does not read, convert each to a WAV or
 FLAC of both channels beside it or in its place (sph2pipe -f wav IN.sph OUT.wav).
 Licence: LDC's; transcripts are free. Size: 14 GB, 8 kHz, two channels of mu-law. Address:
 catalog.ldc.upenn.edu/LDC97S62
 """
 import re
 
-from util import records
+from util import config as settings, importers, records
 from util.corpora import corpus_files, stm
-from util.feeding import data_sets as data_sets_module
 
 CORPUS = 'Switchboard-1'
 HOW_TO_GET = ('it is never downloaded: buy LDC97S62 (speech, folders swb1_d1 to swb1_d4) from '
@@ -33,28 +32,29 @@ _LAUGHED = re.compile(r'^(-?)\[laughter-(.+)\](-?)$', re.IGNORECASE)
 _MISPRONOUNCED = re.compile(r'^\[?(.+)/.+\](-?)$')
 _UNSPOKEN = re.compile(r'<[^<>]*>|\[[^][]*\]|(?<=\w)_\d+|[{}]')
 
-
-def read_data_sets(dataset_path, config, alphabet):
-    """DataSets of the corpus in `dataset_path`."""
-    return data_sets_module.make_data_sets(config, alphabet, *list_utterances(dataset_path, config))
+read_data_sets = importers.reader(__name__)
 
 
-def list_utterances(dataset_path, config):
-    """records.Listing of the corpus in `dataset_path`.
+def list_utterances(config: settings.Config) -> records.Listing:
+    """Lists the utterances of the corpus in `config.dataset_path`.
 
     Raises:
-      DataError: speech or transcripts are missing altogether.
+      DataError: all of the speech or all of the transcripts are missing.
     """
-    del config
-    corpus_files.require_folder(dataset_path, CORPUS, HOW_TO_GET)
-    recordings = stm.find_recordings(dataset_path, r'sw0?(\d{4})')
-    transcripts = stm.find_by_name(dataset_path, '-ms98-a-trans.text', r'sw(\d{4})[ab]')
-    stm.require_both(recordings, transcripts, dataset_path, CORPUS, HOW_TO_GET)
-    return stm.list_conversations(dataset_path, recordings, transcripts, parse_line)
+    folder = corpus_files.require_folder(config.dataset_path, CORPUS, HOW_TO_GET)
+    recordings = stm.find_recordings(folder, r'sw0?(\d{4})')
+    transcripts = stm.find_by_name(folder, '-ms98-a-trans.text', r'sw(\d{4})[ab]')
+    stm.require_both(recordings, transcripts, folder, CORPUS, HOW_TO_GET)
+    return stm.list_conversations(folder, recordings, transcripts, parse_line)
 
 
-def parse_line(line, recording):
-    """stm.Part of a line; None where it marks a stretch without words."""
+def parse_line(line: str, recording: str) -> stm.Part | None:
+    """Returns the Part that a line of a recording's transcript stands for; None for a stretch
+    without words.
+
+    Raises:
+      ValueError: the line is not of the corpus's form.
+    """
     match = _LINE.fullmatch(line)
     if not match or match.group(1) != recording:
         raise stm.unexpected(line, FORM)
@@ -65,18 +65,19 @@ def parse_line(line, recording):
     return stm.Part(recording, *stm.parse_times(start, stop), spoken, 'AB'.index(side.upper()))
 
 
-def remove_markup(words):
-    """What was spoken of a transcript.
+def remove_markup(words: str) -> str:
+    """Returns the words of a transcript that were spoken.
 
-    [laughter-yes] is "yes"; of [bemember/remember] the first, which was said, is taken; what is
-    bracketed in a partial word was not said, so "th[ey]-" is "th-" (the text rules make "th" of
-    it); {yuppiedom} and them_1 are plain words; [noise] and <b_aside> are dropped.
+    [laughter-yes] is "yes". Of [bemember/remember] the first is taken, which was said. The
+    bracketed letters of a partial word were not said, so "th[ey]-" is "th-" (the text rules make
+    "th" of it). {yuppiedom} and them_1 are plain words. [noise] and <b_aside> are dropped.
     """
     return ' '.join(filter(None, map(_spoken, words.split())))
 
 
 def _spoken(word):
-    if word.isalpha():  # nearly all are; listing takes a third of the time
+    """Returns what was spoken of one word, which may be nothing."""
+    if word.isalpha():  # nearly all words are: this makes the listing three times as fast
         return word
     word = _LAUGHED.sub(r'\1\2\3', word)
     word = _MISPRONOUNCED.sub(r'\1\2', word)

@@ -4,14 +4,15 @@ import logging
 import os
 import re
 
+from util import errors
+from util.graph import accumulation
 from util.tf1 import tf
-
 
 log = logging.getLogger(__name__)
 
 BASENAME = 'model.ckpt'
-STATE, SUMS = 'run_state', 'accumulated'  # scopes of variables that are no weights
-BEST_DIR = 'best'  # below the checkpoint directory: the best by dev loss
+STATE = 'run_state'  # scope of the variables that hold a schedule.State
+BEST_DIR = 'best'    # folder of the best checkpoint by dev loss, below the checkpoint folder
 
 # The notebook's names (TensorFlow 0.12) of what TensorFlow 1.x and this project call otherwise
 NOTEBOOK_NAMES = (
@@ -19,7 +20,7 @@ NOTEBOOK_NAMES = (
     ('bidirectional_rnn/fw/basic_lstm_cell/bias', 'BiRNN/FW/BasicLSTMCell/Linear/Bias'),
     ('bidirectional_rnn/bw/basic_lstm_cell/kernel', 'BiRNN/BW/BasicLSTMCell/Linear/Matrix'),
     ('bidirectional_rnn/bw/basic_lstm_cell/bias', 'BiRNN/BW/BasicLSTMCell/Linear/Bias'))
-
+OUR_NAMES = {theirs: ours for ours, theirs in NOTEBOOK_NAMES}
 
 # What determines a network and its widths, in the words of the settings
 GEOMETRY = ('ds_rnn', 'n_input + 2*n_input*n_context (ds_n_input, ds_n_context)', 'ds_n_hidden_1',
@@ -27,34 +28,30 @@ GEOMETRY = ('ds_rnn', 'n_input + 2*n_input*n_context (ds_n_input, ds_n_context)'
             'n_character (labels of ds_alphabet and the blank)')
 
 
-class CheckpointError(ValueError):
-    """A checkpoint can't be used; the message names it and says what to do."""
-
-
 def best_dir(directory):
-    """Where the best checkpoint by dev loss is kept, below the checkpoint directory."""
+    """Returns the folder of the best checkpoint by dev loss, below the checkpoint folder."""
     return os.path.join(directory, BEST_DIR)
 
 
 def take_over(saver, directory):
-    """Lets a Saver know of the checkpoints that are there, so that it still keeps only a few."""
+    """Tells a Saver of the checkpoints that are there, so that it still keeps only a few."""
     paths = [path for path in candidates(directory) if os.path.exists(path + '.index')]
     saver.set_last_checkpoints_with_time(
         [(path, os.path.getmtime(path + '.index')) for path in reversed(paths)])
 
 
 def value(path, variable):
-    """Value that a variable has in a checkpoint; None where it isn't there."""
+    """Returns the value of a variable in a checkpoint; None where it is not there."""
     reader = tf.train.load_checkpoint(path)
     name = name_in(reader, variable.op.name)
     return reader.get_tensor(name).item() if name else None
 
 
 def candidates(directory):
-    """Paths of the checkpoints in a directory, newest first.
+    """Lists the paths of the checkpoints in a folder, newest first.
 
-    The state file gives the order; what it says of other directories is not followed, so that
-    a directory can be copied or moved. Without a readable state file the step numbers count.
+    The state file gives the order; what it says of other folders is not followed, so that a
+    folder can be copied or moved. Without a readable state file the step numbers count.
     """
     try:
         state = tf.train.get_checkpoint_state(directory)
@@ -71,13 +68,13 @@ def candidates(directory):
 
 
 def number(path):
-    """The number at the end of a checkpoint's name; -1 where there is none."""
+    """Returns the number at the end of a checkpoint's name; -1 where there is none."""
     match = re.search(r'-(\d+)$', path)
     return int(match.group(1)) if match else -1
 
 
 def newest_whole(directory, setting='ds_restore_checkpoint'):
-    """Path of the newest checkpoint that is whole; None where there are none at all.
+    """Returns the path of the newest checkpoint that is whole; None where there are none at all.
 
     Args:
       directory: its folder.
@@ -93,14 +90,15 @@ def newest_whole(directory, setting='ds_restore_checkpoint'):
             return path
         log.warning('checkpoint %s is damaged: %s', path, problem)
     if paths:
-        raise CheckpointError('%s: every checkpoint in %s is damaged: %s; restore them from a '
-                              'copy, or train afresh in another ds_checkpoint_dir' % (
-                                  setting, directory, ', '.join(paths)))
+        raise errors.CheckpointError(
+            '%s: every checkpoint in %s is damaged: %s; restore them from a copy, or train afresh '
+            'in another ds_checkpoint_dir' % (setting, directory, ', '.join(paths)))
     return None
 
 
 def damage(path):
-    """Why a checkpoint can't be read, or None. Every value is read, so a short file shows."""
+    """Returns why a checkpoint cannot be read, or None. Every value is read, so that a file which
+    was cut short is found."""
     try:
         reader = tf.train.load_checkpoint(path)
         for name in reader.get_variable_to_shape_map():
@@ -111,7 +109,8 @@ def damage(path):
 
 
 def name_in(reader, name):
-    """The name that a variable of the graph has in a checkpoint; None where it isn't there."""
+    """Returns the name that a variable of the graph has in a checkpoint; None where it is not
+    there."""
     if reader.has_tensor(name):
         return name
     for ours, theirs in NOTEBOOK_NAMES:
@@ -122,17 +121,16 @@ def name_in(reader, name):
 
 
 def weights_in(reader):
-    """(our name, its name there) of each weight in a checkpoint: not the optimizer's slots, nor
-    what a run keeps of itself."""
-    renamed = dict((theirs, ours) for ours, theirs in NOTEBOOK_NAMES)
-    return [(renamed.get(name, name), name) for name in sorted(reader.get_variable_to_shape_map())
+    """Lists (our name, its name there) of each weight in a checkpoint, without the optimizer's
+    slots and what a run keeps of itself."""
+    return [(OUR_NAMES.get(name, name), name) for name in sorted(reader.get_variable_to_shape_map())
             if not (of_the_run(name) or '/Adam' in name or 'global_step' in name.lower()
                     or name.endswith('_power'))]
 
 
 def of_the_run(name):
-    """Whether a variable is one in which a run keeps something of itself."""
-    return name.startswith((STATE + '/', SUMS + '/'))
+    """Tells from its name whether a variable holds something of the run rather than a weight."""
+    return name.startswith((STATE + '/', accumulation.SCOPE + '/'))
 
 
 def check_newest(config, n_character):
@@ -159,24 +157,24 @@ def check_geometry(path, geometry):
     """
     there = geometry_of(_shapes(path))
     if there is None:
-        raise CheckpointError('%s is not a checkpoint of this network' % path)
+        raise errors.CheckpointError('%s is not a checkpoint of this network' % path)
     different = ['%s is %s there and %s here' % (name, there[name], units)
                  for name, units in geometry.items() if there[name] != units]
     if different:
-        raise CheckpointError('ds_restore_checkpoint: %s has another geometry: %s; set these to '
-                              "the checkpoint's values, or use another ds_checkpoint_dir"
-                              % (path, ', '.join(different)))
+        raise errors.CheckpointError(
+            "ds_restore_checkpoint: %s has another geometry: %s; set these to the checkpoint's "
+            'values, or use another ds_checkpoint_dir' % (path, ', '.join(different)))
 
 
 def _shapes(path):
-    """{our name: shape} of a checkpoint."""
+    """Returns {our name: shape} of a checkpoint."""
     shapes = tf.train.load_checkpoint(path).get_variable_to_shape_map()
-    renamed = dict((theirs, ours) for ours, theirs in NOTEBOOK_NAMES)
-    return {renamed.get(name, name): shape for name, shape in shapes.items()}
+    return {OUR_NAMES.get(name, name): shape for name, shape in shapes.items()}
 
 
 def geometry_of(shapes):
-    """The widths of a network from the shapes of its variables; None if it is another one."""
+    """Returns the widths of a network, {what determines it: value}, from the shapes of its
+    variables; None where it is another kind of network."""
     kernel = NOTEBOOK_NAMES[0][0]
     if not {'h1', 'h2', 'h5', 'h6'} <= set(shapes) or not {kernel, 'h4'} & set(shapes):
         return None
@@ -190,7 +188,8 @@ def restore(session, path, variables):
     """Restores variables from a checkpoint of this project or of the notebook.
 
     Returns:
-      The variables that the checkpoint doesn't hold, untouched; none of them a weight.
+      The variables that the checkpoint does not hold; they are left as they are, and none of them
+      is a weight.
     Raises:
       CheckpointError: a weight is missing.
     """
@@ -199,7 +198,7 @@ def restore(session, path, variables):
     missing = [variable for variable in variables if not names[variable.op.name]]
     weights = [variable.op.name for variable in missing if variable.trainable]
     if weights:
-        raise CheckpointError('ds_restore_checkpoint: %s lacks the weights %s'
+        raise errors.CheckpointError('ds_restore_checkpoint: %s lacks the weights %s'
                               % (path, ', '.join(weights)))
     slots = [variable.op.name for variable in missing if '/Adam' in variable.op.name]
     if slots:

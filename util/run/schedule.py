@@ -1,58 +1,80 @@
-"""How a run goes on: stages, epochs, learning rate, plateau. Functions of the settings and of the
-State, which is part of every checkpoint, so that a resumed run does what the run would have done.
-"""
-import collections
-import math
+"""How a run goes on: stages, epochs, learning rate, plateau.
 
-# What a checkpoint knows of the run besides the weights: epochs that are done; of the one after
-# them the steps, the utterances, the sum of their losses, and a checksum of its order; the last
-# epoch whose validation is done or wasn't due, the lowest dev loss and the epoch that had it;
-# validations that counted as a try and the factor of the learning rate that came of them; the
-# stage and the epochs that were done when it began
-State = collections.namedtuple(
-    'State', 'epoch epoch_step epoch_done epoch_loss order validated best_dev_loss best_epoch '
-    'tries lr_factor stage stage_start')
+All are functions of the settings and of the State, which is part of every checkpoint, so that a
+resumed run does what the run would have done.
+"""
+import math
+from typing import NamedTuple
+
+
+class State(NamedTuple):
+    """What a checkpoint knows of the run besides the weights."""
+
+    epoch: int             # epochs that are done
+    epoch_step: int        # steps that are done of the epoch after them
+    epoch_done: int        # utterances of these steps
+    epoch_loss: float      # sum of the CTC losses of these utterances
+    order: int             # checksum of that epoch's order
+    validated: int         # last epoch whose validation is done, or was not due
+    best_dev_loss: float   # lowest dev loss; infinite before the first validation
+    best_epoch: int        # epoch that had it
+    bad_validations: int   # validations that have used up patience, see `after_validation`
+    lr_factor: float       # factor of the learning rate that the plateau has made
+    stage: int             # stage of the training, from 0
+    stage_start: int       # epochs that were done when it began
+
+
 INITIAL_STATE = State(0, 0, 0, 0.0, 0, 0, math.inf, 0, 0, 1.0, 0, 0)
 
+# Fields whose variable has another name in checkpoints, that of version 0.1
+VARIABLE_NAMES = {'bad_validations': 'tries'}
 
-def last_epoch(config, state):
-    """The epoch with which the stage ends unless it is stopped."""
+
+def last_epoch(config, state: State) -> int:
+    """Returns the epoch with which the stage ends unless the plateau ends it before."""
     return state.stage_start + config.training_iters
 
 
-def n_epochs(config, state):
-    """Epochs of the run in all, if no stage is stopped from now on."""
+def n_epochs(config, state: State) -> int:
+    """Returns the epochs of the run in all, if no stage is stopped from now on."""
     return last_epoch(config, state) + (
         len(config.stages) - 1 - state.stage) * config.training_iters
 
 
-def due(every, epoch, config, state):
-    """Whether what happens every so many epochs, and after the last one of a stage, happens after
-    this one."""
+def due(every: int, epoch: int, config, state: State) -> bool:
+    """Tells whether what happens every so many epochs, and after the last epoch of a stage,
+    happens after this one."""
     return every > 0 and (epoch % every == 0 or epoch == last_epoch(config, state))
 
 
-def stopped(config, state):
-    """Whether the plateau ends the stage."""
-    return 0 < config.num_tries <= state.tries
+def checkpoint_due(config, state: State) -> bool:
+    """Tells whether a checkpoint is due after the epoch that has just ended."""
+    return due(config.checkpoint_step, state.epoch, config, state) or stage_done(config, state)
 
 
-def stage_done(config, state):
-    """Whether the stage is at its end."""
+def stopped(config, state: State) -> bool:
+    """Tells whether the plateau ends the stage: the patience is used up."""
+    return 0 < config.num_tries <= state.bad_validations
+
+
+def stage_done(config, state: State) -> bool:
+    """Tells whether the stage is at its end."""
     return state.epoch >= last_epoch(config, state) or stopped(config, state)
 
 
-def next_stage(config, state):
-    """The State with which the next stage begins; None after the last one."""
+def next_stage(config, state: State) -> State | None:
+    """Returns the State with which the next stage begins; None after the last one."""
     if state.stage + 1 >= len(config.stages):
         return None
-    return state._replace(stage=state.stage + 1, stage_start=state.epoch, tries=0, lr_factor=1.0,
-                          epoch_step=0, epoch_done=0, epoch_loss=0.0)
+    return state._replace(stage=state.stage + 1, stage_start=state.epoch, bad_validations=0,
+                          lr_factor=1.0, epoch_step=0, epoch_done=0, epoch_loss=0.0)
 
 
-def learning_rate(config, state, n_steps):
-    """The learning rate of the next step: ds_learning_rate * ds_learning_rate_decay^p * the factor
-    of the plateau, p being the share of the run that is done.
+def learning_rate(config, state: State, n_steps: int) -> float:
+    """Returns the learning rate of the next step.
+
+    It is ds_learning_rate * ds_learning_rate_decay^p * the factor of the plateau, p being the
+    share of the run that is done.
 
     Args:
       n_steps: steps of an epoch.
@@ -63,12 +85,33 @@ def learning_rate(config, state, n_steps):
     return config.learning_rate * config.learning_rate_decay**share * state.lr_factor
 
 
-def after_validation(config, state, dev_loss):
-    """The State after a validation: a better dev loss is the best from now on, another counts as
-    a try and lowers the learning rate."""
+def after_step(state: State, step, loss: float) -> State:
+    """Returns the State after a step.
+
+    Args:
+      step: records.Step.
+      loss: mean CTC loss of its utterances.
+    """
+    return state._replace(epoch_step=step.index + 1,
+                          epoch_done=state.epoch_done + len(step.examples),
+                          epoch_loss=state.epoch_loss + loss * len(step.examples))
+
+
+def after_epoch(state: State) -> State:
+    """Returns the State after the last step of an epoch."""
+    return state._replace(epoch=state.epoch + 1, epoch_step=0, epoch_done=0, epoch_loss=0.0)
+
+
+def after_validation(config, state: State, dev_loss: float) -> State:
+    """Returns the State after a validation.
+
+    A lower dev loss is the best from now on. Another one uses up patience and lowers the learning
+    rate.
+    """
     state = state._replace(validated=state.epoch)
     if dev_loss < state.best_dev_loss:
-        return state._replace(best_dev_loss=dev_loss, best_epoch=state.epoch,
-                              tries=0 if config.reset_tries else state.tries)
-    return state._replace(tries=state.tries + (config.num_tries > 0),
+        return state._replace(
+            best_dev_loss=dev_loss, best_epoch=state.epoch,
+            bad_validations=0 if config.reset_tries else state.bad_validations)
+    return state._replace(bad_validations=state.bad_validations + (config.num_tries > 0),
                           lr_factor=state.lr_factor * config.valid_adapt)

@@ -1,7 +1,11 @@
-"""Starts a run from the weights of another model (`ds_init_from`): what has the same name and shape
-is loaded, and a table says what was and what wasn't."""
+"""Starts a run from the weights of another model (`ds_init_from`).
+
+Weights that have the name and the shape of one of this network are loaded. A table in the log says
+of every weight, here and there, whether it was loaded and why not.
+"""
 import logging
 import os
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -14,17 +18,18 @@ log = logging.getLogger(__name__)
 INDEX = '.index'  # ending of the file that a checkpoint's path stands for
 
 
-def load(session, path, variables):
-    """Loads weights by name into the session and prints the table.
+def load(session: tf.Session, path: str, variables: Sequence[tf.Variable]) -> list[str]:
+    """Loads weights by name into the session and logs the table.
 
     Args:
-      session: tf.Session.
-      path: as for `read`.
-      variables: those to load.
+      session: session of the graph that holds the variables.
+      path: what to load, as `read` takes it.
+      variables: the variables to load.
     Returns:
-      Names of the variables that were not loaded.
+      The names of the variables that were not loaded.
     Raises:
-      CheckpointError: there are no weights, none that fits, or some that are no finite numbers.
+      CheckpointError: there are no weights, none of them fits, or one that fits does not hold
+        finite numbers.
     """
     weights = read(path)
     rows, fitting = compare({v.op.name: v.shape.as_list() for v in variables}, weights)
@@ -33,51 +38,60 @@ def load(session, path, variables):
     for row in rows:
         log.info('  %s', '  '.join(cell.ljust(w) for cell, w in zip(row, widths)).rstrip())
     if not fitting:
-        raise errors.CheckpointError('ds_init_from: no weight of %s has name and shape of one '
-                                         'of this network' % path)
+        raise errors.CheckpointError('ds_init_from: no weight of %s has name and shape of one of '
+                                     'this network' % path)
     for name in fitting:
         if weights[name].dtype.kind not in 'fiu' or not np.isfinite(weights[name]).all():
             raise errors.CheckpointError('ds_init_from: %s of %s must hold finite numbers'
-                                             % (name, path))
+                                         % (name, path))
     chosen = [v for v in variables if v.op.name in fitting]
-    # by the initial values' tensors, so that the graph doesn't grow
+    # The values are fed for the initial values' tensors, so that the graph does not grow.
     session.run([v.initializer for v in chosen],
                 {v.initial_value: weights[v.op.name] for v in chosen})
     return [v.op.name for v in variables if v.op.name not in fitting]
 
 
-def compare(shapes, weights):
-    """What of some weights fits variables.
+def compare(shapes: Mapping[str, list[int]], weights: Mapping[str, np.ndarray]
+            ) -> tuple[list[tuple[str, str, str, str]], list[str]]:
+    """Compares weights with the variables of this network by name and shape.
 
     Args:
-      shapes: {name of a variable: shape as a list}.
+      shapes: {name of a variable: its shape as a list}.
       weights: {name: array}.
     Returns:
-      (rows of the table: name, shape here, shape there, what becomes of it; names to load).
+      (rows of the table, its head first: name, shape here, shape there, what becomes of the
+      weight; names of the weights to load).
     """
     rows, fitting = [('weight', 'here', 'there', '')], []
     for name in [*shapes, *sorted(set(weights) - set(shapes))]:
-        here, there = shapes.get(name), name in weights and list(weights[name].shape)
+        here = shapes.get(name)
+        there = list(weights[name].shape) if name in weights else None
         outcome = 'loaded'
         if here is None:
             outcome = 'not loaded: unknown here'
-        elif there is False:
+        elif there is None:
             outcome = 'not loaded: missing there'
         elif here != there:
             outcome = 'not loaded: another shape'
         else:
             fitting.append(name)
-        rows.append((name, '-' if here is None else str(here),
-                     '-' if there is False else str(there), outcome))
+        rows.append((name, _cell(here), _cell(there), outcome))
     return rows, fitting
 
 
-def read(path):
-    """{name of this project: array} of the weights of a checkpoint (path, or a folder whose newest
-    whole one is taken), or of an .npz file with our names or torchaudio's.
+def _cell(shape):
+    """Returns a shape, or None, as the table shows it."""
+    return '-' if shape is None else str(shape)
 
+
+def read(path: str) -> dict[str, np.ndarray]:
+    """Reads weights under this project's names, {name: array}.
+
+    Args:
+      path: a checkpoint, a folder of checkpoints, of which the newest undamaged one is read, or an
+        .npz file with our names or torchaudio's.
     Raises:
-      CheckpointError.
+      CheckpointError: there are no weights, or they cannot be read; the message names the path.
     """
     if path.endswith('.npz'):
         try:
@@ -90,9 +104,10 @@ def read(path):
             raise errors.CheckpointError('ds_init_from: there is no checkpoint in %s' % path)
         path = found
     path = path[:-len(INDEX)] if path.endswith(INDEX) else path
-    problem = checkpoint_files.damage(path) if os.path.exists(path + INDEX) else 'there is no such file'
+    problem = (checkpoint_files.damage(path) if os.path.exists(path + INDEX)
+               else 'there is no such file')
     if problem:
-        raise errors.CheckpointError('ds_init_from: %s must be a checkpoint, a folder of some '
-                                         'or an .npz file, but: %s' % (path, problem))
+        raise errors.CheckpointError('ds_init_from: %s must be a checkpoint, a folder of some or '
+                                     'an .npz file, but: %s' % (path, problem))
     reader = tf.train.load_checkpoint(path)
     return {name: reader.get_tensor(there) for name, there in checkpoint_files.weights_in(reader)}

@@ -1,52 +1,67 @@
 """Reads a corpus as training would and reports on it, without training.
 
-    ds_importer=cv ds_dataset_path=en python -m util.tools.check_data [picture.png]
+    ds_importer=cv ds_dataset_path=en python -m util.tools.check_data [lengths.png]
 
-takes the settings of a training run. It prints for each set hours, utterances, rates and lengths,
-then what is excluded by reason, characters outside the alphabet, and transcripts that occur both
-in training and in the test. With a file name it draws a histogram of the lengths. The exit status
-is 0 where training could start, else 1.
+takes the settings of a training run from the environment. For each set it prints the hours, the
+number of utterances, their lengths and the sample rates; then the excluded utterances by reason,
+the characters outside the alphabet, and the transcripts that occur both in training and in the
+test. With a file name it also draws a histogram of the lengths. The exit status is 0 where training
+could start, else 1.
 """
+import argparse
 import collections
 import logging
+import pathlib
 import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from util import config as settings, errors
+import numpy as np
 
-with settings.silenced_tensorflow():
-    import tensorflow  # noqa: F401
+if not __package__:  # run as a file, which leaves the project's folder out of sys.path
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
-import numpy as np  # noqa: E402
+from util import config as settings, errors, log as run_log
 
-from util import importers, log as run_log, text  # noqa: E402
+if TYPE_CHECKING:
+    from util.feeding.data_sets import DataSets
+    from util.text import Alphabet
 
 N_EXAMPLES = 3  # utterances named for each reason or character
 BINS = 40       # of the histogram
 
 
-def main(arguments):
-    """The command line; returns the exit status."""
+def main(arguments: list[str]) -> int:
+    """Runs the command line and returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog='python -m util.tools.check_data',
+        description='Reads the corpus of the ds_ settings as training would and reports on it.')
+    parser.add_argument('picture', metavar='PICTURE', nargs='?',
+                        help='file for a histogram of the lengths, such as lengths.png')
+    options = parser.parse_args(arguments)
+    from util import importers, text  # here, as they load TensorFlow, which --help can do without
     run_log.set_up_logging()
-    logging.getLogger('util.feeding.data_sets').setLevel(logging.ERROR)  # the report says it in its own way
+    # The report names the excluded utterances itself, by reason.
+    logging.getLogger('util.feeding.data_sets').setLevel(logging.ERROR)
     try:
         config, _ = settings.load()
         alphabet = text.load_alphabet(config.alphabet)
         data_sets = importers.read_data_sets(config, alphabet)
-    except (errors.ConfigError, errors.AlphabetError, errors.DataError) as error:
+        print('\n'.join(report(data_sets, alphabet)))
+        if options.picture:
+            draw_lengths(data_sets, options.picture)
+            print('histogram of the lengths: %s' % options.picture)
+    except errors.DeepSpeechError as error:
         print('error: %s' % error, file=sys.stderr)
         return 1
-    print('\n'.join(report(data_sets, alphabet)))
-    if arguments:
-        draw_lengths(data_sets, arguments[0])
-        print('histogram of the lengths: %s' % arguments[0])
     can_start = len(data_sets.train) > 0
     print('training could start' if can_start else 'training could not start: no usable training '
           'utterance is left')
     return 0 if can_start else 1
 
 
-def report(data_sets, alphabet):
-    """Lines of the report."""
+def report(data_sets: 'DataSets', alphabet: 'Alphabet') -> Iterator[str]:
+    """Yields the lines of the report on the data sets of a run."""
     for data_set in data_sets:
         yield from _set_lines(data_set)
     yield from _exclusion_lines(data_sets.excluded)
@@ -55,6 +70,7 @@ def report(data_sets, alphabet):
 
 
 def _set_lines(data_set):
+    """Yields the lines on one DataSet: its size, its lengths, its words and its sample rates."""
     if not len(data_set):
         yield '%-5s empty' % data_set.name
         return
@@ -71,7 +87,11 @@ def _set_lines(data_set):
 
 
 def _exclusion_lines(excluded):
-    """Counts of what is excluded by kind of reason, with examples."""
+    """Yields how many utterances are excluded for each kind of reason, with examples.
+
+    Args:
+      excluded: {Utterance: exclusion reason}.
+    """
     by_kind = collections.defaultdict(list)
     for utterance, reason in excluded.items():
         by_kind[reason.split(':')[0]].append((utterance.name, reason))
@@ -83,7 +103,13 @@ def _exclusion_lines(excluded):
 
 
 def _character_lines(excluded, alphabet):
-    """Characters that the alphabet doesn't hold, with counts and examples."""
+    """Yields the characters that the alphabet does not hold, with counts and examples.
+
+    Args:
+      excluded: {Utterance: exclusion reason}.
+      alphabet: text.Alphabet.
+    """
+    from util import text
     counts, examples = collections.Counter(), collections.defaultdict(list)
     for utterance in excluded:
         cleaned, unknown = text.clean_transcript(utterance.transcript or '', alphabet)
@@ -98,7 +124,7 @@ def _character_lines(excluded, alphabet):
 
 
 def _overlap_lines(data_sets):
-    """Transcripts that the test set shares with the training set."""
+    """Yields how many transcripts the test set shares with the training set, with examples."""
     known = {example.transcript for example in data_sets.train.examples}
     shared = [example for example in data_sets.test.examples if example.transcript in known]
     yield 'test utterances whose transcript also occurs in training: %d of %d' % (
@@ -107,8 +133,12 @@ def _overlap_lines(data_sets):
         yield '        %s: %s' % (example.utterance.name, example.transcript)
 
 
-def draw_lengths(data_sets, path):
-    """Draws the histogram of the utterances' lengths into a picture file."""
+def draw_lengths(data_sets: 'DataSets', path: str) -> None:
+    """Draws a histogram of the utterances' lengths in seconds into a picture file.
+
+    Raises:
+      DeepSpeechError: the file cannot be written, or its ending names no format of pictures.
+    """
     import matplotlib
     matplotlib.use('Agg')
     from matplotlib import pyplot
@@ -119,8 +149,13 @@ def draw_lengths(data_sets, path):
     axes.set(xlabel='length of an utterance in s', ylabel='utterances')
     axes.legend()
     figure.tight_layout()
-    figure.savefig(path)
-    pyplot.close(figure)
+    try:
+        figure.savefig(path)
+    except (OSError, ValueError) as error:
+        raise errors.DeepSpeechError('%s cannot be written: %s' % (
+            path, getattr(error, 'strerror', None) or error)) from None
+    finally:
+        pyplot.close(figure)
 
 
 if __name__ == '__main__':

@@ -1,0 +1,240 @@
+"""The policy of checkpoints: which one a run goes on from, what it keeps, what it tests."""
+import contextlib
+import logging
+import math
+import os
+
+from util import errors
+from util.run import checkpoint_files, schedule, warm_start
+from util.tf1 import tf
+
+log = logging.getLogger('DeepSpeech')
+
+KEPT = 5  # newest checkpoints that stay
+
+
+class Checkpoints:
+    """The checkpoints of a run: `ds_checkpoint_dir` and, in best/, the best by dev loss.
+
+    Args:
+      config: Config.
+      session: tf.Session.
+      model: handles.Model.
+      data_sets: data_sets.DataSets.
+      hook: as of DeepSpeech.main; called with 'saved'.
+    """
+
+    def __init__(self, config, session, model, data_sets, hook):
+        self._config, self._session, self._model = config, session, model
+        self._data_sets, self._hook = data_sets, hook
+        self._best_dir = checkpoint_files.best_dir(config.checkpoint_dir)
+
+    # Saving
+
+    def save(self, state: schedule.State) -> str:
+        """Saves weights, optimizer and state.
+
+        Returns:
+          Path of the checkpoint.
+        Raises:
+          TrainingError: it cannot be written. The checkpoints before it stay as they are.
+        """
+        return self._save(self._model.savers.newest, self._config.checkpoint_dir, state)
+
+    def save_best(self, state: schedule.State) -> None:
+        """Saves the same as the newest checkpoint and as the best one.
+
+        Raises:
+          TrainingError: as `save`.
+        """
+        self.save(state)  # first, so that best/ is never ahead of what a resumed run finds
+        self._save(self._model.savers.best, self._best_dir, state)
+
+    def save_and_interrupt(self, state: schedule.State) -> None:
+        """Saves, and raises Interrupted with what was saved.
+
+        Raises:
+          Interrupted. TrainingError: as `save`.
+        """
+        steps = ' and %d steps' % state.epoch_step if state.epoch_step else ''
+        raise errors.Interrupted('saved %s: %d epochs%s; ds_restore_checkpoint=1 goes on from '
+                                 'there' % (self.save(state), state.epoch, steps))
+
+    @contextlib.contextmanager
+    def saved_on_failure(self, state: schedule.State):
+        """Saves what was learned where the logs fail within the block.
+
+        Raises:
+          LogError: with the checkpoint's path.
+        """
+        try:
+            yield
+        except errors.LogError as error:
+            raise errors.LogError('%s; saved %s' % (error, self.save(state))) from None
+
+    def _save(self, saver, directory, state):
+        model = self._model
+        self._session.run(model.state.assign, dict(zip(model.state.values, state)))
+        try:
+            path = saver.save(self._session, os.path.join(directory, checkpoint_files.BASENAME),
+                              global_step=model.global_step, write_meta_graph=False)
+        except (tf.errors.OpError, OSError, ValueError) as error:  # the latter: no such folder
+            raise errors.TrainingError('the checkpoint cannot be written to %s: %s' % (
+                directory, errors.first_line(error))) from None
+        self._hook('saved', state)
+        return path
+
+    # Going on
+
+    def restore(self) -> schedule.State:
+        """Restores the newest whole checkpoint, or initialises the variables.
+
+        Raises:
+          CheckpointError: there are damaged checkpoints only, or the network is another one; or
+            the run is only to test and there is nothing to test.
+        """
+        config, session, model = self._config, self._session, self._model
+        with model.graph.as_default():
+            session.run(tf.global_variables_initializer())
+            path = None
+            if config.restore_checkpoint:
+                path = checkpoint_files.newest_whole(config.checkpoint_dir)
+            if config.training_iters:
+                checkpoint_files.take_over(model.savers.newest, config.checkpoint_dir)
+                checkpoint_files.take_over(model.savers.best, self._best_dir)
+            if path is None:
+                self._start_afresh()
+                return schedule.INITIAL_STATE
+            missing = checkpoint_files.restore(session, path, tf.global_variables())
+            state = schedule.State(*[
+                value.item() for value in session.run(model.state.variables)])
+            if model.state.variables.epoch in missing:
+                state = self._state_of_the_notebook(path)
+        return self._go_on(state, path)
+
+    def _start_afresh(self):
+        """Says that the run starts afresh, and loads the weights of another model if asked to.
+
+        Raises:
+          CheckpointError: the run was to test a checkpoint; or the other model has no weights, or
+            lacks some where the run is only to test.
+        """
+        config = self._config
+        if config.training_iters:
+            self._log_fresh_start()
+        elif not config.init_from:
+            raise errors.CheckpointError('ds_training_iters=0 tests a checkpoint, but %s' % (
+                'there is none in ' + config.checkpoint_dir if config.restore_checkpoint
+                else 'ds_restore_checkpoint is off, and ds_init_from empty'))
+        if config.init_from:
+            missing = warm_start.load(self._session, config.init_from, tf.trainable_variables())
+            if missing and not config.training_iters:
+                raise errors.CheckpointError(
+                    'ds_training_iters=0 tests the weights of ds_init_from, but %s lacks %s' % (
+                        config.init_from, ', '.join(missing)))
+
+    def _log_fresh_start(self):
+        """Logs the fresh start, and what becomes of checkpoints that are there."""
+        config = self._config
+        found = checkpoint_files.candidates(config.checkpoint_dir)
+        if config.restore_checkpoint:
+            log.info('no checkpoint in %s: starting afresh', config.checkpoint_dir)
+        elif found:
+            log.info('starting afresh; the checkpoints of an earlier run in %s will be replaced '
+                     '(ds_restore_checkpoint=1 would go on from %s)', config.checkpoint_dir,
+                     found[0])
+        else:
+            log.info('starting afresh')
+
+    def _state_of_the_notebook(self, path):
+        """Returns the State of one of the notebook's checkpoints, whose number is the index of its
+        epoch, and sets the count of updates accordingly."""
+        epoch = checkpoint_files.number(path) + 1
+        data_set = self._data_sets.stages[0]
+        updates = sum(map(data_set.ends_update, range(data_set.total_batches)))
+        self._session.run(tf.assign(self._model.global_step, epoch * updates))
+        return schedule.INITIAL_STATE._replace(epoch=epoch, validated=epoch)
+
+    def _go_on(self, state, path):
+        """Returns the State to go on with, and logs what that is."""
+        config, n_stages = self._config, len(self._config.stages)
+        state = state._replace(stage=min(state.stage, n_stages - 1))
+        data_set = self._data_sets.stages[state.stage]
+        if config.training_iters and state.epoch_step and (
+                state.order != data_set.order_checksum(state.epoch)):
+            log.info('other utterances, or another order, batch size or update than before: the '
+                     'unfinished epoch starts anew')
+            state = state._replace(epoch_step=0, epoch_done=0, epoch_loss=0.0)
+        if self._model.accumulation and not state.epoch_step:
+            self._session.run(self._model.accumulation.reset)
+        log.info('restored %s: %d epochs done%s', path, state.epoch,
+                 ' and %d steps of the next' % state.epoch_step if state.epoch_step else '')
+        if config.init_from:
+            log.info('ds_init_from is not used, as the run goes on from its own checkpoint')
+        if config.training_iters:
+            self._mend_best(state)
+            if state.validated < state.epoch:
+                log.info('going on with the validation of epoch %d', state.epoch)
+            elif not schedule.stage_done(config, state):
+                log.info('going on with epoch %d at learning rate %g%s', state.epoch + 1,
+                         schedule.learning_rate(config, state, data_set.total_batches),
+                         ', stage %d of %d' % (state.stage + 1, n_stages) if n_stages > 1 else '')
+        return state
+
+    def _mend_best(self, state):
+        """Saves the best weights where a run ended just before it would have done so."""
+        is_best = 0 < state.best_epoch == state.epoch and not state.epoch_step
+        if is_best and not self._find_best(state):
+            self._save(self._model.savers.best, self._best_dir, state)
+
+    # The best weights
+
+    def go_back(self, state: schedule.State) -> None:
+        """Restores the best weights and the optimizer's slots that belong to them.
+
+        Raises:
+          TrainingError: they cannot be read.
+        """
+        path = self._best_path(state)
+        if path:
+            try:
+                self._model.savers.weights.restore(self._session, path)
+            except tf.errors.OpError as error:
+                raise errors.TrainingError('the best weights, %s, cannot be restored: %s' % (
+                    path, errors.first_line(error))) from None
+            log.info('went back to the weights of %s', path)
+
+    def load_weights_to_test(self, state: schedule.State) -> str:
+        """Puts the weights to test and to export into the session: the best ones by dev loss where
+        a validation ran, else those of the last step.
+
+        Returns:
+          What they are, in words.
+        """
+        path = self._best_path(state)
+        if path:
+            with self._model.graph.as_default():
+                checkpoint_files.restore(self._session, path, tf.trainable_variables())
+            return 'best by dev loss (%.6f), %s' % (state.best_dev_loss, path)
+        if not state.epoch and not state.epoch_step and self._config.init_from:
+            return 'of ' + self._config.init_from
+        return 'of epoch %d%s' % (state.epoch, ' and %d steps' % state.epoch_step
+                                  if state.epoch_step else '')
+
+    def _best_path(self, state):
+        """Returns the checkpoint with the best weights by dev loss, or None; warns where there was
+        one that is gone."""
+        path = self._find_best(state)
+        if not path and math.isfinite(state.best_dev_loss):
+            log.warning('the best weights, with the dev loss %.6f, are no longer in %s',
+                        state.best_dev_loss, self._best_dir)
+        return path
+
+    def _find_best(self, state):
+        """Returns the checkpoint with the best weights of this very run, or None."""
+        with contextlib.suppress(errors.CheckpointError):  # what is damaged was named
+            path = checkpoint_files.newest_whole(self._best_dir)
+            if path and (checkpoint_files.value(path, self._model.state.variables.best_dev_loss)
+                         == state.best_dev_loss):
+                return path
+        return None

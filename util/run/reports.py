@@ -1,0 +1,279 @@
+"""What a pass over a data set came to: its figures, the WER report, the lines of the log."""
+import logging
+import time
+from typing import NamedTuple
+
+from util import text
+from util.run import schedule
+
+log = logging.getLogger('DeepSpeech')
+
+
+class Results(NamedTuple):
+    """What was decoded of the utterances of a pass, in their order."""
+
+    sources: list[str]      # transcripts
+    texts: list[str]        # decoded texts
+    distances: list[float]  # edit distance over the number of labels
+    losses: list[float]     # CTC losses
+
+
+class CorpusOutcome(NamedTuple):
+    """Figures of one corpus of a joined data set."""
+
+    name: str
+    loss: float  # mean CTC loss of an utterance
+    rates: text.ErrorRates
+    n_utterances: int
+
+
+class Outcome(NamedTuple):
+    """Figures of one pass over a data set."""
+
+    loss: float                     # mean CTC loss of an utterance; NaN where there is none
+    label_error_rate: float | None  # mean of the utterances' distances; None without decoding
+    rates: text.ErrorRates | None   # None without decoding
+    results: Results
+    seconds: float                  # s, how long the pass took
+    audio_seconds: float            # s of audio
+    waited: float                   # s of the pass in which steps waited for the feeder
+    corpora: list[CorpusOutcome]    # one for each of several corpora
+
+
+# The notebook's report
+
+
+def print_wer_report(caption, wer, items):
+    """Prints the notebook's report: the WER, then items of (source, result, WER, loss)."""
+    log.info('%s WER: %f', caption, wer)
+    for source, result, item_wer, loss in items:
+        log.info('-' * 80)
+        log.info('    WER:    %f', item_wer)
+        log.info('    loss:   %f', loss)
+        log.info('    source: "%s"', source)
+        log.info('    result: "%s"', result)
+
+
+def calculate_and_print_wer_report(caption, results_tuple, report_count=10):
+    """Reports the WER of results, and of those with errors the ones with the lowest loss.
+
+    Args:
+      caption: text before the figures.
+      results_tuple: Results.
+      report_count: utterances to print, ordered by their WER.
+    Returns:
+      The WER over all words.
+    Source: the notebook's function of that name.
+    """
+    results = Results(*results_tuple)
+    rates, wer = text.wers(results.sources, results.texts)
+    items = [item for item in zip(results.sources, results.texts, rates, results.losses)
+             if item[2] > 0]
+    items = sorted(items, key=lambda item: item[3])[:report_count]
+    print_wer_report(caption, wer, sorted(items, key=lambda item: item[2]))
+    return wer
+
+
+def collect_results(returns, alphabet) -> Results:
+    """Makes texts of what the towers of one step decoded.
+
+    Args:
+      returns: decoding.Decoded of each tower, as values; a tower without utterances adds nothing.
+      alphabet: text.Alphabet.
+    Source: the notebook's function of that name, which filled lists that it was given.
+    """
+    return join_results([
+        Results(text.sparse_tensor_value_to_texts(tower.labels, alphabet),
+                text.sparse_tensor_value_to_texts(tower.decoded, alphabet),
+                tower.distance.tolist(), tower.total_loss.tolist())
+        for tower in returns if tower.count])
+
+
+def join_results(parts: list[Results]) -> Results:
+    """Returns the results of all parts, in their order, as one."""
+    return Results(*[[value for part in parts for value in part[field]]
+                     for field in range(len(Results._fields))])
+
+
+# Figures of a pass
+
+
+class Tally:
+    """Adds up what the steps of a pass come to.
+
+    Args:
+      feed: the Feeder of the pass; its `waited` is read.
+    """
+
+    def __init__(self, feed):
+        self._feed, self._waited = feed, feed.waited
+        self._started = time.monotonic()
+        self._audio_seconds, self._loss, self._corpora = 0.0, 0.0, []
+
+    def add(self, step, loss: float = 0.0) -> None:
+        """Adds a records.Step and the sum of the CTC losses of its utterances."""
+        self._audio_seconds += step.seconds
+        self._loss += loss
+        self._corpora += [example.utterance.corpus for example in step.examples]
+
+    @property
+    def loss(self) -> float:
+        """Mean CTC loss of an utterance so far; NaN where there was none."""
+        return self._loss / len(self._corpora) if self._corpora else float('nan')
+
+    def outcome(self, results: Results, loss: float | None = None, by_corpus=True) -> Outcome:
+        """Returns the Outcome of the pass.
+
+        Args:
+          results: what was decoded of it; empty where nothing was.
+          loss: mean CTC loss of an utterance; None: the Tally's own.
+          by_corpus: whether several corpora are told apart.
+        """
+        label_error_rate = rates = None
+        if results.sources:
+            label_error_rate = sum(results.distances) / len(results.distances)
+            rates = text.error_rates(results.sources, results.texts)
+        return Outcome(self.loss if loss is None else loss, label_error_rate, rates, results,
+                       time.monotonic() - self._started, self._audio_seconds,
+                       self._feed.waited - self._waited,
+                       _by_corpus(results, self._corpora) if by_corpus else [])
+
+
+def _by_corpus(results, corpora):
+    """Returns a CorpusOutcome for each corpus, if there are several.
+
+    Args:
+      corpora: the name of the corpus of each utterance.
+    """
+    found, names = [], list(dict.fromkeys(corpora))
+    for name in names if len(names) > 1 else ():
+        chosen = [i for i, corpus in enumerate(corpora) if corpus == name]
+        sources, texts, losses = [[part[i] for i in chosen] for part in (
+            results.sources, results.texts, results.losses)]
+        found.append(CorpusOutcome(name, sum(losses) / len(losses),
+                                   text.error_rates(sources, texts), len(chosen)))
+    return found
+
+
+# Lines of the log
+
+
+def report(caption: str, outcome: Outcome, report_count: int) -> None:
+    """Prints the WER report of a pass that was decoded."""
+    if outcome.rates:
+        title = '%s loss=%.9f label_error_rate=%.9f CER: %f' % (
+            caption, outcome.loss, outcome.label_error_rate, outcome.rates.cer)
+        calculate_and_print_wer_report(title, outcome.results, report_count)
+
+
+def figures(outcome: Outcome) -> str:
+    """Returns 'loss 1.234500, WER 8.42% [77/914: 5 ins, 12 del, 60 sub]'."""
+    words = 'loss %.6f' % outcome.loss
+    if outcome.rates:
+        rates = outcome.rates
+        n_errors = rates.insertions + rates.deletions + rates.substitutions
+        words += ', WER %.2f%% [%d/%d: %d ins, %d del, %d sub]' % (
+            100 * rates.wer, n_errors, rates.words, rates.insertions, rates.deletions,
+            rates.substitutions)
+    return words
+
+
+def corpus_figures(corpus: CorpusOutcome) -> str:
+    """Returns 'fsdd loss 1.234500, WER 8.42%'."""
+    return '%s loss %.6f, WER %.2f%%' % (corpus.name, corpus.loss, 100 * corpus.rates.wer)
+
+
+def epoch_line(epoch: int, n_epochs: int, train: Outcome, dev: Outcome | None,
+               learning_rate: float | None) -> str:
+    """Returns the line of a finished epoch.
+
+    Args:
+      epoch, n_epochs: the epoch's number, from 1, and how many there are.
+      train, dev: the outcomes; dev is None where no validation was due.
+      learning_rate: of its last step; None where it never changes.
+    """
+    parts = ['train ' + figures(train)]
+    if dev:
+        parts.append('dev ' + figures(dev))
+        parts += [corpus_figures(corpus) for corpus in dev.corpora]
+    if learning_rate is not None:
+        parts.append('learning rate %.3g' % learning_rate)
+    parts.append('%.1f s, %.0f s of audio a second' % (
+        train.seconds, train.audio_seconds / train.seconds))
+    return 'Epoch %d of %d finished: %s' % (epoch, n_epochs, '; '.join(parts))
+
+
+def log_shapes(set_name: str, step, shapes) -> None:
+    """Logs the shapes of a batch.
+
+    Args:
+      step: records.Step.
+      shapes: values of handles.Shapes.
+    """
+    def extent(values):
+        return len(values), values.min(), values.max()
+
+    log.info('%s batch %d: features %s, seq_len [%d] of %d to %d, labels %s, label_len [%d] of '
+             '%d to %d, logits %s', set_name, step.index + 1, shapes.features.tolist(),
+             *extent(shapes.seq_len), shapes.labels.tolist(), *extent(shapes.label_len),
+             ' and '.join(str(shape.tolist()) for shape in shapes.logits))
+
+
+def log_stage(config, state: schedule.State, n_utterances: int, n_all: int) -> None:
+    """Logs what a stage trains on, where there are several."""
+    length, n_stages = config.stages[state.stage], len(config.stages)
+    if n_stages > 1:
+        log.info('Stage %d of %d: %s, %d of %d', state.stage + 1, n_stages, 'all utterances'
+                 if length is None else 'utterances of up to %d time steps' % length,
+                 n_utterances, n_all)
+
+
+def log_worse(config, state: schedule.State, dev_loss: float) -> None:
+    """Logs what follows from a dev loss that is no better, where something does."""
+    consequences = []
+    if config.num_tries:
+        consequences.append('patience %d of %d used up' % (state.bad_validations,
+                                                           config.num_tries))
+    if config.valid_adapt < 1:
+        consequences.append('learning rate times %g' % config.valid_adapt)
+    if consequences or config.go_back:
+        log.info('dev loss %.6f is not below %.6f%s', dev_loss, state.best_dev_loss,
+                 ': ' + ', '.join(consequences) if consequences else '')
+
+
+def log_stopped(config, state: schedule.State) -> None:
+    """Logs where the plateau has ended a stage before its last epoch."""
+    if schedule.stopped(config, state) and state.epoch < schedule.last_epoch(config, state):
+        log.info('%s after epoch %d: the patience of %d validations is used up',
+                 'training stops' if schedule.next_stage(config, state) is None
+                 else 'the stage ends', state.epoch, config.num_tries)
+
+
+def not_finite(loss: float, state: schedule.State, step, learning_rate: float) -> str:
+    """Returns the message of a loss that is not a finite number.
+
+    Args:
+      step: records.Step that had it.
+    """
+    return ('the loss is %f in epoch %d, step %d; utterances of this step: %s. A smaller '
+            'ds_learning_rate than %g may help' % (
+                loss, state.epoch + 1, step.index + 1,
+                ', '.join(example.utterance.name for example in step.examples), learning_rate))
+
+
+def log_summary(config, run_dir: str, weights: str, test: Outcome | None,
+                exported: str | None) -> None:
+    """Logs the last lines of a run: the result and where everything is.
+
+    Args:
+      run_dir: folder of the logs.
+      weights: what was tested, in words.
+      exported: path of the exported model, or None.
+    """
+    if test and test.rates:
+        log.info('Test: %s, CER %.2f%%', figures(test), 100 * test.rates.cer)
+        for corpus in test.corpora:
+            log.info('      %s, %d utterances', corpus_figures(corpus), corpus.n_utterances)
+    log.info('Model:  %s (tested: %s)', config.checkpoint_dir, weights)
+    log.info('Logs:   %s (tensorboard --logdir %s)', run_dir, config.logs_dir)
+    log.info('Export: %s', exported or 'none, as ds_export_dir is not set')
