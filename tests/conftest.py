@@ -1,5 +1,5 @@
-"""Fixtures, markers and the summary of a run of the tests; helpers.py and runs.py hold the
-functions that tests share."""
+"""Fixtures, the guard of the marker `run`, and a line at the end about absent speech data;
+helpers.py and runs.py hold the functions that tests share."""
 import os
 import pathlib
 import shutil
@@ -9,7 +9,8 @@ import pytest
 
 PROJECT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, PROJECT)
-pytest.register_assert_rewrite('corpora', 'feeding_helpers', 'helpers', 'runs')
+pytest.register_assert_rewrite('corpora', 'feeding_helpers', 'fetching_helpers', 'helpers', 'runs',
+                               'torch_models')
 
 import feeding_helpers  # noqa: E402
 import helpers  # noqa: E402
@@ -23,12 +24,6 @@ DATA = pathlib.Path(os.environ.get(DATA_VARIABLE) or os.path.join(PROJECT, '..',
 ABSENT = pytest.StashKey[set[str]]()  # the corpora for want of which tests were skipped
 
 
-def pytest_configure(config):
-    """Registers the marker of the slow part."""
-    config.addinivalue_line('markers', 'run: starts whole training runs of DeepSpeech.py; '
-                            '-m "not run" leaves the quick part')
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item):
     """Lets only tests with the marker `run`, and the fixtures they use, start DeepSpeech.py."""
@@ -36,6 +31,7 @@ def pytest_runtest_protocol(item):
         return (yield)
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter, config):
     """Names, in one line, the corpora for want of which tests were skipped."""
     absent = config.stash.get(ABSENT, None)

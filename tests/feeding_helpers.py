@@ -57,7 +57,7 @@ def exclusions(caplog):
 
 def make_set(lengths, name='train', **values):
     """Returns a DataSet of utterances with these time steps."""
-    values = dict(dict(n_input=3, n_context=2), **values)
+    values = {'n_input': 3, 'n_context': 2, **values}
     examples = [records.Example(records.Utterance('u%d.wav' % i, 'u%d' % i, 'A'), 'a', n, 0.01 * n)
                 for i, n in enumerate(lengths)]
     return data_sets.DataSet(name, examples, load_config(**values))
@@ -75,8 +75,8 @@ def item(data_set, index):
 
 def build_sets(folder, train, dev=(), test=(), **values):
     """Returns DataSets of (file name, transcript) rows; the files lie in `folder`."""
-    values = dict(dict(n_input=4, n_context=2, cache_dir=os.path.join(folder, 'cache')), **values)
-    config = load_config(**values)
+    config = load_config(**{'n_input': 4, 'n_context': 2,
+                            'cache_dir': os.path.join(folder, 'cache'), **values})
     listing = [[records.Utterance(os.path.join(folder, name), name, words) for name, words in rows]
                for rows in (train, dev, test)]
     return data_sets.make_data_sets(config, text.Alphabet(), records.Listing(*listing))

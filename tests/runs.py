@@ -62,11 +62,11 @@ def run_deepspeech(folder: str | os.PathLike, *arguments: str, hook: Callable | 
     """
     if not _marked:
         raise RuntimeError('a test that runs DeepSpeech.py needs the marker @pytest.mark.run')
-    small = dict(importer='csv', train_files='train.csv', dev_files='dev.csv',
-                 test_files='test.csv', n_hidden=32, epochs=2, train_batch_size=2,
-                 dev_batch_size=2, test_batch_size=2, display_step=1, validation_step=1,
-                 checkpoint_step=1, report_count=100, random_seed=4567, checkpoint_dir='ckpt',
-                 logs_dir='logs', cache_dir='cache')
+    small = {'importer': 'csv', 'train_files': 'train.csv', 'dev_files': 'dev.csv',
+             'test_files': 'test.csv', 'n_hidden': 32, 'epochs': 2, 'train_batch_size': 2,
+             'dev_batch_size': 2, 'test_batch_size': 2, 'display_step': 1, 'validation_step': 1,
+             'checkpoint_step': 1, 'report_count': 100, 'random_seed': 4567,
+             'checkpoint_dir': 'ckpt', 'logs_dir': 'logs', 'cache_dir': 'cache'}
     small.update(values)
     environment = {k: v for k, v in os.environ.items() if not k.startswith('ds_')}
     environment.update({'ds_' + k: str(v) for k, v in small.items() if v is not None})
@@ -75,7 +75,7 @@ def run_deepspeech(folder: str | os.PathLike, *arguments: str, hook: Callable | 
         return subprocess.run(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                               timeout=RUN_LIMIT_S)
-    return _run_forked(arguments, hook, str(folder), environment)
+    return run_forked(_main, arguments, hook, folder=folder, environment=environment)
 
 
 def run_together(folder: str | os.PathLike, *runs: dict) -> list[subprocess.CompletedProcess]:
@@ -101,25 +101,38 @@ def stop_and_resume(corpus: pathlib.Path, hook: Callable, **values
     return whole, stopped, resumed
 
 
-def _run_forked(arguments, hook, folder, environment):
+def run_forked(function: Callable, *arguments, folder: str | os.PathLike,
+               environment: dict[str, str]) -> subprocess.CompletedProcess:
+    """Calls function(*arguments) as if a program that does so were started from a shell.
+
+    The process is forked from a server that has loaded TensorFlow, which saves seconds.
+
+    Args:
+      function: function of a module whose result is the exit status; it and the arguments must be
+        picklable.
+      folder: working folder of the process.
+      environment: its environment variables.
+    Returns:
+      CompletedProcess; its stdout holds both output streams.
+    """
     with mock.patch.dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)):
         multiprocessing.forkserver.ensure_running()  # it must find what it is to preload
     with tempfile.TemporaryDirectory() as place:
         output = os.path.join(place, 'output')
-        process = FORKS.Process(target=_forked,
-                                args=(arguments, hook, folder, environment, output))
+        process = FORKS.Process(target=_forked, args=(function, arguments, str(folder),
+                                                      environment, output))
         process.start()
         process.join(RUN_LIMIT_S)
         if process.is_alive():
             process.kill()
             process.join()
-            raise subprocess.TimeoutExpired('DeepSpeech.py', RUN_LIMIT_S)
+            raise subprocess.TimeoutExpired(function.__name__, RUN_LIMIT_S)
         with open(output, encoding='utf-8', errors='replace') as file:
             return subprocess.CompletedProcess(arguments, process.exitcode, file.read())
 
 
-def _forked(arguments, hook, folder, environment, output):
-    """Runs DeepSpeech.main in the forked process as if a shell had started it there."""
+def _forked(function, arguments, folder, environment, output):
+    """Gives the forked process its folder, environment and streams, and calls the function."""
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
@@ -127,11 +140,15 @@ def _forked(arguments, hook, folder, environment, output):
                            (1, os.open(output, os.O_WRONLY | os.O_CREAT))):
         os.dup2(opened, stream)
     os.dup2(1, 2)
-    sys.stdout, sys.stderr = (open(stream, 'w', buffering=1, encoding='utf-8', closefd=False)
+    sys.stdout, sys.stderr = (os.fdopen(stream, 'w', buffering=1, encoding='utf-8', closefd=False)
                               for stream in (1, 2))
-    sys.argv = [os.path.join(PROJECT, 'DeepSpeech.py'), *arguments]
-    import DeepSpeech
-    sys.exit(DeepSpeech.main(list(arguments), hook))
+    sys.exit(function(*arguments))
+
+
+def _main(arguments, hook):
+    """Runs the command line of DeepSpeech.py; returns the exit status."""
+    import DeepSpeech  # not above, as this module is also for tests that start no run
+    return DeepSpeech.main(list(arguments), hook)
 
 
 # What a run prints

@@ -1,17 +1,19 @@
 """Sums of gradients over several batches: by hand-worked numbers, and against the joined batch."""
+import functools
+
 import numpy as np
 import pytest
-import tensorflow.compat.v1 as tf
 
 import DeepSpeech
 from helpers import load_config
 from util import records
 from util.graph import accumulation
+from util.tf1 import tf
 
 N_INPUT, N_CONTEXT, N_CHARACTER = 4, 1, 6
 LENGTHS, N_LABELS = [11, 7, 9, 8, 10, 6], [3, 2, 4, 1, 2, 3]
-SIZES = dict(n_input=N_INPUT, n_context=N_CONTEXT, n_hidden_1=6, n_hidden_2=8, n_hidden_5=9,
-             n_cell_dim=5, default_stddev=0.1, dropout_rate=0)
+SIZES = {'n_input': N_INPUT, 'n_context': N_CONTEXT, 'n_hidden_1': 6, 'n_hidden_2': 8,
+         'n_hidden_5': 9, 'n_cell_dim': 5, 'default_stddev': 0.1, 'dropout_rate': 0}
 
 
 def say(what, deviation):
@@ -50,7 +52,7 @@ class Recording:
 class Trainer:
     """A graph with the update of these settings; every one starts with the same weights."""
 
-    def __init__(self, towers=1, **values):
+    def __init__(self, towers, values):
         self.graph = tf.Graph()
         with self.graph.as_default():
             tf.set_random_seed(3)
@@ -61,30 +63,45 @@ class Trainer:
             self.optimizer = DeepSpeech.create_optimizer(config)
             n_batches = accumulation.batch_counter() if config.accumulates else None
             step = tf.train.get_or_create_global_step()
-            results, gradients, _, loss = DeepSpeech.get_tower_results(
+            results = DeepSpeech.get_tower_results(
                 self.batch, ['/cpu:%d' % i for i in range(towers)], config=config,
                 n_character=N_CHARACTER, optimizer=self.optimizer)
-            averaged = DeepSpeech.average_gradients(gradients, DeepSpeech.tower_weights(results))
+            averaged = DeepSpeech.average_gradients(
+                results.gradients, DeepSpeech.tower_weights(results.towers))
             self.gradients = [gradient for gradient, _ in averaged]
             self.applied = []  # the gradients of each update
-            self.update = DeepSpeech._update(Recording(self.optimizer, self.applied), averaged,
-                                             self.batch, loss, n_batches, step, config)
+            recording = Recording(self.optimizer, self.applied)
+            if config.accumulates:
+                self.update, self.accumulation = DeepSpeech._accumulating_update(
+                    recording, averaged, self.batch, results.avg_loss, n_batches, step, config)
+            else:
+                self.update, self.accumulation = DeepSpeech._update(
+                    recording, averaged, results.avg_loss, step, config), None
             self.weights = tf.trainable_variables()
             self.session = tf.Session(config=tf.ConfigProto(device_count={'CPU': towers}))
             self.session.run(tf.global_variables_initializer())
+            variables = tf.global_variables()
+            self.initialisers = [v.initializer for v in variables]
+            self.first_values = dict(zip([v.initial_value for v in variables],
+                                         self.session.run(variables)))
+
+    def start_again(self):
+        """Gives all variables the values that they had at first."""
+        self.applied.clear()
+        self.session.run(self.initialisers, self.first_values)
 
     def feed(self, rows):
         return dict(zip(self.batch, batch_of(rows)))
 
     def train(self, batches, weights=None):
         """One update of these batches; returns its loss."""
-        if self.update.accumulate is None:
+        if self.accumulation is None:
             [rows] = batches
-            return self.session.run([self.update.step, self.update.loss], self.feed(rows))[1]
+            return self.session.run([self.update.number, self.update.loss], self.feed(rows))[1]
         for rows, weight in zip(batches, weights or [1.0] * len(batches)):
-            self.session.run(self.update.accumulate,
-                             {**self.feed(rows), self.update.weight: weight})
-        return self.session.run([self.update.step, self.update.loss])[1]
+            self.session.run(self.accumulation.add,
+                             {**self.feed(rows), self.accumulation.weight: weight})
+        return self.session.run([self.update.number, self.update.loss])[1]
 
     def gradient(self, rows):
         """Gradients of the mean loss of a batch, without an update."""
@@ -99,34 +116,48 @@ class Trainer:
                     if v.op.name.startswith('accumulated/')}
 
 
+@functools.cache  # building a graph takes longer than an update
+def _built(towers, settings):
+    return Trainer(towers, dict(settings))
+
+
+def trainer(towers=1, **values):
+    """A Trainer with its first weights; the tests share one for the same settings."""
+    built = _built(towers, tuple(values.items()))
+    built.start_again()
+    return built
+
+
 def deviation(got, expected):
     """Largest difference, relative to the largest value of each."""
     return max(np.abs(a - b).max() / np.abs(b).max() for a, b in zip(got, expected))
 
 
-def applied(trainer, *args):
-    """(loss, gradients) of an update."""
-    trainer.applied.clear()
-    return trainer.train(*args), trainer.applied[-1]
+def applied(built, *args):
+    """(loss, gradients) of an update by a Trainer."""
+    built.applied.clear()
+    return built.train(*args), built.applied[-1]
 
 
 @pytest.mark.parametrize('towers', (1, 2))
-@pytest.mark.parametrize('settings', [{}, {'normalize_gradients': 1}, {'rnn': 'vanilla'}])
-def test_three_rounds_of_two_are_one_batch_of_six(settings, towers):
-    joined = Trainer(towers, **dict(settings, normalize_gradients=0))
-    rounds = Trainer(towers, numbatches_to_aggregate=3, **settings)
+@pytest.mark.parametrize('settings, normalised', [
+    ({}, {}), ({}, {'normalize_gradients': 1}), ({'rnn': 'vanilla'}, {})])
+def test_three_rounds_of_two_are_one_batch_of_six(settings, normalised, towers):
+    joined = trainer(towers, **settings)
+    rounds = trainer(towers, numbatches_to_aggregate=3, **settings, **normalised)
     worst = 0.0
     for rows in ([0, 1, 2, 3, 4, 5], [5, 3, 1, 0, 2, 4], [2, 4, 0, 1, 5, 3]):
         expected = joined.train([rows])
         loss = rounds.train([rows[0:2], rows[2:4], rows[4:6]])
         worst = max(worst, abs(loss / expected - 1))
         worst = max(worst, deviation(rounds.values(), joined.values()))
-    say('3 rounds against the joined batch, %d towers, %s' % (towers, settings), worst)
+    say('3 rounds against the joined batch, %d towers, %s' % (
+        towers, {**settings, **normalised}), worst)
     assert worst < 1e-6
 
 
 def test_normalised_batches_of_unequal_size_are_the_joined_batch():
-    joined, rounds = Trainer(), Trainer(numbatches_to_aggregate=2, normalize_gradients=1)
+    joined, rounds = trainer(), trainer(numbatches_to_aggregate=2, normalize_gradients=1)
     loss, expected = applied(joined, [[0, 1, 2, 3, 4]])
     got_loss, got = applied(rounds, [[0, 1, 2, 3], [4]])
     say('unequal batches, normalised, against the joined one', deviation(got, expected))
@@ -134,14 +165,14 @@ def test_normalised_batches_of_unequal_size_are_the_joined_batch():
 
 
 def test_without_normalising_batches_count_alike():
-    rounds = Trainer(numbatches_to_aggregate=2)
+    rounds = trainer(numbatches_to_aggregate=2)
     large, small = rounds.gradient([0, 1, 2, 3]), rounds.gradient([4])
     _, got = applied(rounds, [[0, 1, 2, 3], [4]])
     assert deviation(got, [(a + b) / 2 for a, b in zip(large, small)]) < 1e-6
 
 
 def test_the_label_norm_is_the_sum_of_losses_over_the_sum_of_labels():
-    rounds = Trainer(numbatches_to_aggregate=2, normalize_gradients=1, loss_norm='labels')
+    rounds = trainer(numbatches_to_aggregate=2, normalize_gradients=1, loss_norm='labels')
     alone = [rounds.gradient([row]) for row in range(5)]
     labels = sum(N_LABELS[:5])  # 3 + 2 + 4 + 1 + 2
     assert labels == 12
@@ -152,7 +183,7 @@ def test_the_label_norm_is_the_sum_of_losses_over_the_sum_of_labels():
 
 
 def test_weights_make_a_weighted_mean_of_utterances():
-    rounds = Trainer(importer='csv,csv', importer_weights='1,0.5', normalize_gradients=1)
+    rounds = trainer(importer='csv,csv', importer_weights='1,0.5', normalize_gradients=1)
     first, second = rounds.gradient([0, 1, 2]), rounds.gradient([3, 4])
     _, got = applied(rounds, [[0, 1, 2], [3, 4]], [1.0, 0.5])
     expected = [(3 * a + 0.5 * 2 * b) / (3 + 0.5 * 2) for a, b in zip(first, second)]
@@ -161,7 +192,7 @@ def test_weights_make_a_weighted_mean_of_utterances():
 
 
 def test_a_batch_with_the_weight_0_changes_nothing():
-    rounds = Trainer(importer='csv,csv', importer_weights='1,0.5')
+    rounds = trainer(importer='csv,csv', importer_weights='1,0.5')
     alone = rounds.gradient([0, 1, 2])
     _, got = applied(rounds, [[0, 1, 2], [3, 4]], [1.0, 0.0])
     assert deviation(got, alone) < 1e-6
@@ -169,9 +200,9 @@ def test_a_batch_with_the_weight_0_changes_nothing():
 
 def test_equal_weights_and_batches_are_the_concatenation():
     for normalised in (0, 1):
-        rounds = Trainer(importer='csv,csv', importer_weights='2,2',
+        rounds = trainer(importer='csv,csv', importer_weights='2,2',
                          normalize_gradients=normalised)
-        joined = Trainer()
+        joined = trainer()
         _, expected = applied(joined, [[0, 2, 4, 1, 3, 5]])
         _, got = applied(rounds, [[0, 2, 4], [1, 3, 5]])
         say('linked sets of equal weight against the concatenation', deviation(got, expected))
@@ -179,15 +210,15 @@ def test_equal_weights_and_batches_are_the_concatenation():
 
 
 def test_an_update_resets_the_sums_and_one_operation_does_too():
-    rounds = Trainer(numbatches_to_aggregate=2)
-    for end in (rounds.update.step, rounds.update.reset):
-        rounds.session.run(rounds.update.accumulate, rounds.feed([0, 1]))
+    rounds = trainer(numbatches_to_aggregate=2)
+    for end in (rounds.update.number, rounds.accumulation.reset):
+        rounds.session.run(rounds.accumulation.add, rounds.feed([0, 1]))
         sums = rounds.sums()
         assert sums['accumulated/n_batches'] == sums['accumulated/norm'] == 1
         assert all(value.any() for value in sums.values())
         rounds.session.run(end)
         assert not any(value.any() for value in rounds.sums().values())
-    assert isinstance(rounds.update.reset, tf.Operation)
+    assert isinstance(rounds.accumulation.reset, tf.Operation)
 
 
 def test_a_batch_is_counted_only_after_its_gradients():
@@ -206,7 +237,7 @@ def test_a_batch_is_counted_only_after_its_gradients():
 
 
 def test_sums_are_not_trained():
-    rounds = Trainer(numbatches_to_aggregate=2)
+    rounds = trainer(numbatches_to_aggregate=2)
     assert not any(v.op.name.startswith('accumulated/') for v in rounds.weights)
     assert len(rounds.sums()) == len(rounds.weights) + 3
 

@@ -1,5 +1,6 @@
-"""Caches of headers and features: what is found again, what is computed anew."""
+"""Caches of headers and features: what is found again, and what is computed anew."""
 import os
+import pathlib
 import threading
 
 import numpy as np
@@ -69,7 +70,7 @@ def test_damaged_header_table_is_replaced(tmp_path, wav):
     assert header_cache(tmp_path / 'c', wav).info(wav).frames == 8000
 
 
-def test_cache_that_cannot_be_made_is_said_and_done_without(tmp_path, wav, caplog):
+def test_a_run_goes_on_with_a_warning_where_a_cache_cannot_be_made(tmp_path, wav, caplog):
     (tmp_path / 'file').write_text('in the way')
     headers = header_cache(tmp_path / 'file', wav)
     assert headers.info(wav).frames == 8000
@@ -119,10 +120,10 @@ def test_damaged_features_are_not_handed_out(tmp_path, wav, damage):
     first = feature_cache(tmp_path / 'c')
     put(first, utterance(wav), features(4))
     first.close()
-    path = first.path + '.bin'
-    content = bytearray(open(path, 'rb').read())
+    path = pathlib.Path(first.path + '.bin')
+    content = bytearray(path.read_bytes())
     content[17] ^= 255
-    open(path, 'wb').write(content if damage == 'flipped' else content[:20])
+    path.write_bytes(content if damage == 'flipped' else content[:20])
     second = feature_cache(tmp_path / 'c')
     assert second.get(utterance(wav)) is None
     put(second, utterance(wav), features(4))
@@ -130,7 +131,7 @@ def test_damaged_features_are_not_handed_out(tmp_path, wav, damage):
     np.testing.assert_array_equal(second.get(utterance(wav)), features(4))
 
 
-def test_limit_holds_and_is_said_once(tmp_path, wav, caplog):
+def test_the_limit_holds_and_is_logged_once(tmp_path, wav, caplog):
     caplog.set_level('INFO')
     kept = feature_cache(tmp_path / 'c', limit=4 * 4 * COLUMNS)
     put(kept, utterance(wav), features(4))

@@ -1,28 +1,52 @@
 """The report on a corpus, as a command of its own."""
+import logging
 import os
 import subprocess
 import sys
+from unittest import mock
 
-from helpers import PROJECT, make_corpus, speech, write_manifest, write_wav
+import pytest
 
-
-def check(folder, *arguments, **values):
-    environment = {k: v for k, v in os.environ.items() if not k.startswith('ds_')}
-    settings = dict(importer='csv', train_files='train.csv', dev_files='dev.csv',
-                    test_files='test.csv', cache_dir='cache', **values)
-    environment.update({'ds_' + k: v for k, v in settings.items()}, PYTHONPATH=PROJECT)
-    return subprocess.run([sys.executable, '-m', 'util.tools.check_data', *arguments], cwd=folder,
-                          env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          text=True)
+from helpers import PROJECT, speech, write_manifest, write_wav
+from util import config as settings
+from util.tools import check_data
 
 
-def test_report_of_a_corpus_with_faults(tmp_path):
-    make_corpus(tmp_path)
-    write_wav(tmp_path / 'wav/r8.wav', speech(1.5, rate=8000), 8000)
-    (tmp_path / 'wav/page.wav').write_text('<html>')
-    with open(tmp_path / 'train.csv', 'a') as manifest:
+def environment(**values):
+    """The environment for `make_corpus` with more settings."""
+    return settings.environment_with(**{
+        'importer': 'csv', 'train_files': 'train.csv', 'dev_files': 'dev.csv',
+        'test_files': 'test.csv', 'cache_dir': 'cache', **values})
+
+
+@pytest.fixture
+def check(corpus, monkeypatch, capsys):
+    """A function that runs the command line in the folder of `corpus`, in this process, and
+    returns its exit status and what it prints."""
+    loggers = [logging.getLogger(name) for name in (None, 'tensorflow', 'util.feeding.data_sets')]
+    kept = [(logger, logger.level, logger.handlers[:]) for logger in loggers]
+    monkeypatch.chdir(corpus)
+
+    def run(*arguments, **values):
+        with mock.patch.dict(os.environ, environment(**values), clear=True):
+            status = check_data.main([*arguments])
+        out, err = capsys.readouterr()
+        return status, out + err
+
+    yield run
+    for logger, level, handlers in kept:
+        logger.setLevel(level)
+        logger.handlers[:] = handlers
+
+
+def test_report_of_a_corpus_with_faults_by_the_file_as_a_program(corpus):
+    write_wav(corpus / 'wav/r8.wav', speech(1.5, rate=8000), 8000)
+    (corpus / 'wav/page.wav').write_text('<html>')
+    with open(corpus / 'train.csv', 'a') as manifest:
         manifest.write('wav/r8.wav,0,last one\nwav/page.wav,0,hello\nwav/r8.wav,0,room 42 4\n')
-    done = check(tmp_path, 'lengths.png')
+    program = os.path.join(PROJECT, 'util', 'tools', 'check_data.py')
+    done = subprocess.run([sys.executable, program, 'lengths.png'], cwd=corpus, env=environment(),
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert done.returncode == 0, done.stdout
     lines = done.stdout.splitlines()
     # 1.2, 1.3, 1.4, 1.5, 1.2 and the added 1.5 s
@@ -38,20 +62,25 @@ def test_report_of_a_corpus_with_faults(tmp_path):
     assert "      1 '2' (U+0032), as in wav/r8.wav: room 42 4" in lines
     assert 'test utterances whose transcript also occurs in training: 1 of 2' in lines
     assert lines[-1] == 'training could start'
-    with open(tmp_path / 'lengths.png', 'rb') as picture:
+    with open(corpus / 'lengths.png', 'rb') as picture:
         assert picture.read(4) == b'\x89PNG'
 
 
-def test_status_says_that_training_could_not_start(tmp_path):
-    make_corpus(tmp_path)
-    write_manifest(tmp_path / 'train.csv', [('wav/good0.wav', '')])
-    done = check(tmp_path)
-    assert done.returncode == 1
-    assert done.stdout.splitlines()[-1].startswith('training could not start')
+def test_status_says_that_training_could_not_start(corpus, check):
+    write_manifest(corpus / 'train.csv', [('wav/good0.wav', '')])
+    status, printed = check()
+    assert status == 1
+    assert printed.splitlines()[-1].startswith('training could not start')
 
 
-def test_wrong_setting_is_one_line(tmp_path):
-    make_corpus(tmp_path)
-    done = check(tmp_path, limit_dev='x')
-    assert done.returncode == 1
-    assert done.stdout == "error: ds_limit_dev must be an integer of at least 0, got 'x'\n"
+def test_wrong_setting_is_one_line(check):
+    assert check(limit_dev='x') == (
+        1, "error: ds_limit_dev must be an integer of at least 0, got 'x'\n")
+
+
+@pytest.mark.parametrize('picture', ('nowhere/lengths.png', 'lengths.nonsense'))
+def test_a_picture_that_cannot_be_written_is_one_line_after_the_report(corpus, check, picture):
+    status, printed = check(picture)
+    assert status == 1
+    assert printed.startswith('train 5 utterances')
+    assert printed.splitlines()[-1].startswith('error: %s cannot be written: ' % picture)

@@ -4,10 +4,10 @@ import shutil
 
 import numpy as np
 import pytest
-import tensorflow.compat.v1 as tf
 
 from util import errors
 from util.run import checkpoint_files
+from util.tf1 import tf
 
 FW, BW = (('bidirectional_rnn/%s/basic_lstm_cell/' % d) for d in ('fw', 'bw'))
 NOTEBOOK_FW, NOTEBOOK_BW = (('BiRNN/%s/BasicLSTMCell/Linear/' % d) for d in ('FW', 'BW'))
@@ -22,7 +22,8 @@ DATA = '.data-00000-of-00001'
 
 
 def values_of(shapes, number):
-    """Values that tell variables and checkpoints apart: the number, and per name a fraction."""
+    """Returns values that tell variables and checkpoints apart: the number plus a fraction for
+    each name."""
     return {name: np.full(shape, number + i / 100, np.float32)
             for i, (name, shape) in enumerate(sorted(shapes.items()))}
 
@@ -43,11 +44,12 @@ def save(directory, *numbers, shapes=None, relative=True):
 
 
 def cut(path, part=0.5):
+    """Leaves only the first part of a file."""
     os.truncate(path, int(part * os.path.getsize(path)))
 
 
 def overwrite(path):
-    """Random bytes in the place of the file's own, as many as there were."""
+    """Replaces the bytes of a file by as many random ones."""
     noise = np.random.default_rng(1).bytes(os.path.getsize(path))
     with open(path, 'wb') as file:
         file.write(noise)
@@ -152,8 +154,8 @@ def test_a_whole_checkpoint_is_not_damaged(tmp_path):
 def test_damage_is_told_in_one_line(tmp_path, kind):
     [path] = save(str(tmp_path), 1)
     DAMAGES[kind](path)
-    problem = checkpoint_files.damage(path)
-    assert problem and '\n' not in problem
+    reason = checkpoint_files.damage(path)
+    assert reason and '\n' not in reason
 
 
 @pytest.mark.parametrize('kind', DAMAGES)
@@ -241,7 +243,8 @@ def test_another_geometry_is_an_error_with_both_values(tmp_path, shapes, variabl
                                                        there, here):
     [path] = save(str(tmp_path), 1, shapes=shapes)
     with pytest.raises(errors.CheckpointError) as error:
-        checkpoint_files.check_geometry(path, checkpoint_files.geometry_of(dict(SHAPES, **{variable: wanted})))
+        checkpoint_files.check_geometry(
+            path, checkpoint_files.geometry_of(dict(SHAPES, **{variable: wanted})))
     message = str(error.value)
     assert path in message and setting in message and '\n' not in message
     assert '%d there and %d here' % (there, here) in message

@@ -14,22 +14,24 @@ from helpers import PROJECT, load_config
 from util import config as settings, errors
 
 # What depends on other settings is here what it is with nothing else set.
-DEFAULTS = dict(
+DEFAULTS = {
     # the notebook's
-    importer='digits', learning_rate=0.001, beta1=0.9, beta2=0.999, epsilon=1e-8,
-    training_iters=15, batch_size=64, display_step=1, validation_step=1, checkpoint_step=5,
-    restore_checkpoint=False, export_dir='', remove_export=False, use_warpctc=False,
-    default_stddev=0.1, dropout_rate=0.05, relu_clip=20.0, do_fulltrace=False, logs_dir='logs',
-    b1_stddev=0.1, h1_stddev=0.1, b2_stddev=0.1, h2_stddev=0.1, b3_stddev=0.1, h3_stddev=0.1,
-    b5_stddev=0.1, h5_stddev=0.1, b6_stddev=0.1, h6_stddev=0.1,
+    'importer': 'digits', 'learning_rate': 0.001, 'beta1': 0.9, 'beta2': 0.999, 'epsilon': 1e-8,
+    'training_iters': 15, 'batch_size': 64, 'display_step': 1, 'validation_step': 1,
+    'checkpoint_step': 5, 'restore_checkpoint': False, 'export_dir': '', 'remove_export': False,
+    'use_warpctc': False, 'default_stddev': 0.1, 'dropout_rate': 0.05, 'relu_clip': 20.0,
+    'do_fulltrace': False, 'logs_dir': 'logs', 'b1_stddev': 0.1, 'h1_stddev': 0.1, 'b2_stddev': 0.1,
+    'h2_stddev': 0.1, 'b3_stddev': 0.1, 'h3_stddev': 0.1, 'b5_stddev': 0.1, 'h5_stddev': 0.1,
+    'b6_stddev': 0.1, 'h6_stddev': 0.1,
     # its successor's
-    train_batch_size=64, dev_batch_size=64, test_batch_size=64, limit_train=0, limit_dev=0,
-    limit_test=0, report_count=10, random_seed=4567, log_device_placement=False,
-    log_variables=False, dropout_rate2=0.05, dropout_rate3=0.05, dropout_rate5=0.05,
+    'train_batch_size': 64, 'dev_batch_size': 64, 'test_batch_size': 64, 'limit_train': 0,
+    'limit_dev': 0, 'limit_test': 0, 'report_count': 10, 'random_seed': 4567,
+    'log_device_placement': False, 'log_variables': False, 'dropout_rate2': 0.05,
+    'dropout_rate3': 0.05, 'dropout_rate5': 0.05,
     # ours
-    sample_rate=16000, n_input=26, n_context=9, feature_stride=1, n_hidden=494, n_hidden_1=494,
-    n_hidden_2=494, n_hidden_5=494, n_cell_dim=494, alphabet='', beam_width=100, towers=0,
-    train_files='', dev_files='', test_files='')
+    'sample_rate': 16000, 'n_input': 26, 'n_context': 9, 'feature_stride': 1, 'n_hidden': 494,
+    'n_hidden_1': 494, 'n_hidden_2': 494, 'n_hidden_5': 494, 'n_cell_dim': 494, 'alphabet': '',
+    'beam_width': 100, 'towers': 0, 'train_files': '', 'dev_files': '', 'test_files': ''}
 ELSEWHERE = ('config', 'dataset_path', 'checkpoint_dir')  # paths, tested below
 
 
@@ -99,11 +101,11 @@ def test_n_input_follows_the_sample_rate(rate, n_input):
 
 
 @pytest.mark.parametrize('values, widths', [
-    (dict(n_input=7, n_context=2), (35, 35, 35, 35, 35, 70, 35)),
-    (dict(n_hidden=17), (494, 17, 17, 17, 17, 34, 17)),
-    (dict(n_hidden=17, n_hidden_1=3, n_hidden_2=5, n_hidden_5=7, n_cell_dim=11),
+    ({'n_input': 7, 'n_context': 2}, (35, 35, 35, 35, 35, 70, 35)),
+    ({'n_hidden': 17}, (494, 17, 17, 17, 17, 34, 17)),
+    ({'n_hidden': 17, 'n_hidden_1': 3, 'n_hidden_2': 5, 'n_hidden_5': 7, 'n_cell_dim': 11},
      (494, 17, 3, 5, 11, 22, 7)),
-    (dict(n_context=0), (26, 26, 26, 26, 26, 52, 26))])
+    ({'n_context': 0}, (26, 26, 26, 26, 26, 52, 26))])
 def test_widths_follow_n_input_n_context_and_n_hidden(values, widths):
     config = load_config(**values)
     assert (config.n_features, config.n_hidden, config.n_hidden_1, config.n_hidden_2,
@@ -111,16 +113,16 @@ def test_widths_follow_n_input_n_context_and_n_hidden(values, widths):
 
 
 @pytest.mark.parametrize('values, sizes', [
-    (dict(batch_size=6, dev_batch_size=3), [6, 3, 6]),
-    (dict(train_batch_size=2, test_batch_size=5), [2, 64, 5])])
+    ({'batch_size': 6, 'dev_batch_size': 3}, [6, 3, 6]),
+    ({'train_batch_size': 2, 'test_batch_size': 5}, [2, 64, 5])])
 def test_batch_sizes_follow_batch_size(values, sizes):
     config = load_config(**values)
     assert [config.set_batch_size(name) for name in ('train', 'dev', 'test')] == sizes
 
 
 @pytest.mark.parametrize('values, rates', [
-    (dict(dropout_rate=0.3, dropout_rate3=0), [0.3, 0.3, 0, 0, 0.3]),
-    (dict(dropout_rate2=0.2, dropout_rate5=0.5), [0.05, 0.2, 0.05, 0, 0.5])])
+    ({'dropout_rate': 0.3, 'dropout_rate3': 0}, [0.3, 0.3, 0, 0, 0.3]),
+    ({'dropout_rate2': 0.2, 'dropout_rate5': 0.5}, [0.05, 0.2, 0.05, 0, 0.5])])
 def test_dropout_rates_follow_dropout_rate(values, rates):
     config = load_config(**values)
     assert [config.dropout_of_layer(i) for i in (1, 2, 3, 4, 5)] == rates
@@ -167,7 +169,7 @@ def test_cudnn_needs_a_gpu():
 
 def test_lstm_implementations_are_those_of_the_module():
     from util.graph import rnn
-    assert settings.RNN_IMPLS == ('auto', *rnn.IMPLEMENTATIONS)
+    assert ('auto', *rnn.IMPLEMENTATIONS) == settings.RNN_IMPLS
 
 
 # Where values come from
@@ -338,9 +340,8 @@ def test_silence_may_be_asked_for_twice(monkeypatch, capfd):
 
 def test_stderr_comes_back_after_an_error(monkeypatch, capfd):
     monkeypatch.delenv('TF_CPP_MIN_LOG_LEVEL', raising=False)
-    with pytest.raises(ImportError):
-        with settings.silenced_tensorflow():
-            raise ImportError('no tensorflow')
+    with pytest.raises(ImportError), settings.silenced_tensorflow():
+        raise ImportError('no tensorflow')
     os.write(2, b'after')
     assert capfd.readouterr().err == 'after'
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 
 import numpy as np
@@ -196,6 +197,25 @@ def test_a_process_that_is_ended_from_outside_is_an_error_and_no_hang(tmp_path, 
 def test_nothing_to_convert_makes_no_folder(tmp_path):
     assert converted([], tmp_path) == []
     assert os.listdir(tmp_path) == []
+
+
+def test_two_runs_at_once_convert_once(tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    source = write_raw(tmp_path / 'raw' / 'a.raw', speech(0.1))
+    reads, release = [], threading.Event()
+
+    def read(path):
+        reads.append(path)
+        release.wait(WAIT_S)
+        return convert.read_raw(path, **RAW)
+
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        runs = [pool.submit(convert.converted, [source], str(tmp_path / 'cache'), read)
+                for _ in range(2)]
+        wait_until(lambda: any('waiting for another run' in said for said in caplog.messages))
+        release.set()
+    assert runs[0].result() == runs[1].result() and runs[0].result()[0].path
+    assert reads == [source]
 
 
 # kill -9

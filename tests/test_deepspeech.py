@@ -1,13 +1,9 @@
 """Parts of DeepSpeech.py at tiny, unequal sizes; whole runs are in test_train.py."""
-import os
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
 import DeepSpeech
-from helpers import PROJECT, load_config, run_graph
+from helpers import load_config, run_graph
 from util import text
 from util.tf1 import tf
 
@@ -109,17 +105,6 @@ def test_gradients_are_weighted_by_the_towers_utterances():
     np.testing.assert_allclose(weighted[0], [2, 3])
     assert weighted[1] == pytest.approx(4)
     np.testing.assert_allclose(plain[0], [3, 4])
-
-
-def test_importing_defines_and_does_nothing(tmp_path):
-    code = ('import os, sys; sys.path.insert(0, %r); before = dict(os.environ)\n'
-            'import DeepSpeech, threading\n'
-            'assert threading.active_count() == 1\n'
-            'assert dict(os.environ) == before' % PROJECT)
-    done = subprocess.run([sys.executable, '-c', code], cwd=tmp_path, capture_output=True,
-                          text=True, env=dict(os.environ, ds_nonsense='1'))
-    assert done.returncode == 0, done.stderr
-    assert os.listdir(tmp_path) == []
 
 
 # The paper's network and the settings of layer 4

@@ -4,14 +4,13 @@ import os
 
 import numpy as np
 import pytest
-import tensorflow.compat.v1 as tf
 
 import DeepSpeech
 from helpers import PROJECT, load_config
 from util import records
-from util.feeding import feeder as feeder_module
 from util.graph import rnn
 from util.run import checkpoint_files, torch_weights, warm_start
+from util.tf1 import tf
 
 DATA = os.path.join(PROJECT, 'tests', 'data')
 SEED = np.load(os.path.join(DATA, 'seed_graph.npz'))
@@ -27,7 +26,7 @@ def seed_config(**more):
 
 
 def seed_batch():
-    """The batch as it comes from a queue: frames with margins instead of windows."""
+    """Returns the batch as it comes from a queue: frames with margins instead of windows."""
     windows, lengths = SEED['batch_x'], SEED['batch_seq_len']
     frames = np.zeros((3, windows.shape[1] + 2 * N_CONTEXT, N_INPUT), np.float32)
     for row, steps in enumerate(lengths):
@@ -42,36 +41,53 @@ class Trained:
     """The graph of n towers, with the notebook's initial weights."""
 
     def __init__(self, n_towers, implementation='own'):
-        config = seed_config(towers=n_towers, rnn_impl=implementation)
-        optimizer = DeepSpeech.create_optimizer(config)
-        self.towers, gradients, self.label_error_rate, self.avg_loss = (
-            DeepSpeech.get_tower_results(
+        with tf.Graph().as_default() as self.graph:
+            config = seed_config(towers=n_towers, rnn_impl=implementation)
+            optimizer = DeepSpeech.create_optimizer(config)
+            results = DeepSpeech.get_tower_results(
                 seed_batch(), ['/cpu:%d' % i for i in range(n_towers)], config=config,
-                n_character=N_CHARACTER, optimizer=optimizer))
-        self.gradients = DeepSpeech.average_gradients(
-            gradients, DeepSpeech.tower_weights(self.towers))
-        self.train_op = DeepSpeech.apply_gradients(optimizer, self.gradients)
-        self.session = tf.Session(config=tf.ConfigProto(device_count={'CPU': n_towers}))
-        self.session.run(tf.global_variables_initializer())
-        for variable in tf.trainable_variables():
-            variable.load(SEED['init/' + notebook_name(variable)], self.session)
+                n_character=N_CHARACTER, optimizer=optimizer)
+            self.towers, self.avg_loss = results.towers, results.avg_loss
+            self.label_error_rate = results.label_error_rate
+            self.gradients = DeepSpeech.average_gradients(
+                results.gradients, DeepSpeech.tower_weights(results.towers))
+            self.train_op = DeepSpeech.apply_gradients(optimizer, self.gradients)
+            self.variables = tf.trainable_variables()
+            self._initialise = tf.global_variables_initializer()
+        self.session = tf.Session(graph=self.graph,
+                                  config=tf.ConfigProto(device_count={'CPU': n_towers}))
+        self.reset()
+
+    def reset(self):
+        """Goes back to the initial weights and to the optimizer's initial state."""
+        self.session.run(self._initialise)
+        with self.graph.as_default():
+            for variable in self.variables:
+                variable.load(SEED['init/' + notebook_name(variable)], self.session)
 
 
 def notebook_name(variable):
     return dict(checkpoint_files.NOTEBOOK_NAMES).get(variable.op.name, variable.op.name)
 
 
-@pytest.fixture(params=[(n, 'own') for n in (1, 2, 3)] + [(1, name) for name in HERE[1:]],
-                ids=lambda param: '%d by %s' % param)
-def trained(request):
-    with tf.Graph().as_default():
-        made = Trained(*request.param)
-        yield made
-        made.session.close()
+@pytest.fixture(scope='module', ids=lambda param: '%d by %s' % param,
+                params=[(n, 'own') for n in (1, 2, 3)] + [(1, name) for name in HERE[1:]])
+def built(request):
+    """Trained of so many towers, by an implementation of the LSTM."""
+    made = Trained(*request.param)
+    yield made
+    made.session.close()
+
+
+@pytest.fixture
+def trained(built):
+    """The same, with the initial weights."""
+    built.reset()
+    return built
 
 
 def say(what, deviation):
-    """The largest deviations stand in the output of `pytest -s` and are cited in the README."""
+    """Prints a largest deviation; `pytest -s` shows them, and the README cites them."""
     print('\nlargest deviation of %s: %.1e' % (what, deviation))
 
 
@@ -92,7 +108,7 @@ def test_logits(implementation, is_training):
 
 def test_batch_of_the_queue_is_the_notebooks():
     with tf.Graph().as_default(), tf.Session() as session:
-        batch, count = session.run(feeder_module.tower_batch(seed_batch(), 0, 1, N_CONTEXT))
+        batch, count = session.run(DeepSpeech.tower_batch(seed_batch(), 0, 1, N_CONTEXT))
     np.testing.assert_array_equal(batch.features, SEED['batch_x'])
     assert count == 3
 
@@ -123,6 +139,7 @@ def test_decoded_labels(trained):
 
 
 def rows_of(sparse, count):
+    """Returns the labels of each of the first `count` rows of a sparse tensor."""
     return [sparse.values[sparse.indices[:, 0] == row] for row in range(count)]
 
 
@@ -133,24 +150,21 @@ def test_twenty_adam_steps(trained):
     assert worst < 1e-4
     reader = tf.train.load_checkpoint(os.path.join(DATA, 'seed_checkpoint', 'model.ckpt-14'))
     worst = 0.0
-    for variable in tf.trainable_variables():
-        value = trained.session.run(variable)
+    for variable, value in zip(trained.variables, trained.session.run(trained.variables)):
         name = notebook_name(variable)
         worst = max(worst, np.abs(value - reader.get_tensor(name)).max())
     say('the variables after 20 steps', worst)
     assert worst < 1e-4
-    assert len(tf.trainable_variables()) == len(NAMES)
+    assert len(trained.variables) == len(NAMES)
 
 
-def test_one_step_moves_every_variable():
-    with tf.Graph().as_default():
-        trained = Trained(1)
-        before = trained.session.run(tf.trainable_variables())
-        trained.session.run(trained.train_op)
-        after = trained.session.run(tf.trainable_variables())
-        for old, new, variable in zip(before, after, tf.trainable_variables()):
-            assert (old != new).any(), variable.op.name
-        trained.session.close()
+@pytest.mark.parametrize('built', [(1, 'own')], indirect=True)
+def test_one_step_moves_every_variable(trained):
+    before = trained.session.run(trained.variables)
+    trained.session.run(trained.train_op)
+    after = trained.session.run(trained.variables)
+    for old, new, variable in zip(before, after, trained.variables):
+        assert (old != new).any(), variable.op.name
 
 
 # The paper's network
@@ -162,26 +176,29 @@ class Vanilla:
     """The graph of n towers of the paper's network, with PyTorch's weights."""
 
     def __init__(self, n_towers):
-        config = load_config(n_context=N_CONTEXT, n_hidden=32, rnn='vanilla', dropout_rate=0,
-                             towers=n_towers)
-        optimizer = DeepSpeech.create_optimizer(config)
-        self.towers, gradients, _, self.avg_loss = DeepSpeech.get_tower_results(
-            seed_batch(), ['/cpu:%d' % i for i in range(n_towers)], config=config,
-            n_character=N_CHARACTER, optimizer=optimizer)
-        self.gradients = DeepSpeech.average_gradients(
-            gradients, DeepSpeech.tower_weights(self.towers))
-        self.session = tf.Session(config=tf.ConfigProto(device_count={'CPU': n_towers}))
-        self.session.run(tf.global_variables_initializer())
-        warm_start.load(self.session, os.path.join(DATA, 'torchaudio_deepspeech.npz'),
-                        tf.trainable_variables())
+        with tf.Graph().as_default() as graph:
+            config = load_config(n_context=N_CONTEXT, n_hidden=32, rnn='vanilla', dropout_rate=0,
+                                 towers=n_towers)
+            results = DeepSpeech.get_tower_results(
+                seed_batch(), ['/cpu:%d' % i for i in range(n_towers)], config=config,
+                n_character=N_CHARACTER, optimizer=DeepSpeech.create_optimizer(config))
+            self.towers, self.avg_loss = results.towers, results.avg_loss
+            self.log_probabilities = [tf.nn.log_softmax(tower.logits) for tower in self.towers]
+            self.gradients = DeepSpeech.average_gradients(
+                results.gradients, DeepSpeech.tower_weights(results.towers))
+            self.session = tf.Session(graph=graph,
+                                      config=tf.ConfigProto(device_count={'CPU': n_towers}))
+            self.session.run(tf.global_variables_initializer())
+            warm_start.load(self.session, os.path.join(DATA, 'torchaudio_deepspeech.npz'),
+                            tf.trainable_variables())
 
 
-@pytest.fixture(params=(1, 2, 3))
+@pytest.fixture(scope='module', params=(1, 2, 3))
 def vanilla(request):
-    with tf.Graph().as_default():
-        made = Vanilla(request.param)
-        yield made
-        made.session.close()
+    """Vanilla of so many towers."""
+    made = Vanilla(request.param)
+    yield made
+    made.session.close()
 
 
 def test_batches_of_both_references_are_the_same():
@@ -190,12 +207,12 @@ def test_batches_of_both_references_are_the_same():
 
 
 def test_vanilla_log_probabilities(vanilla):
-    towers = vanilla.session.run([tf.nn.log_softmax(tower.logits) for tower in vanilla.towers])
+    towers = vanilla.session.run(vanilla.log_probabilities)
     utterances = [tower[:, b] for tower in towers for b in range(tower.shape[1])]
     assert len(utterances) == 3
     worst = max(np.abs(ours[:n_steps] - TORCH['log_probs_%d' % b]).max()
                 for b, (ours, n_steps) in enumerate(zip(utterances, TORCH['batch_seq_len'])))
-    say('the log-probabilities of the paper\'s network', worst)
+    say("the log-probabilities of the paper's network", worst)
     assert worst < 1e-5
 
 
@@ -204,19 +221,20 @@ def test_vanilla_losses_and_gradients(vanilla):
         [vanilla.avg_loss, [g for g, _ in vanilla.gradients], vanilla.towers])
     total = np.concatenate([tower.total_loss for tower in towers])
     worst = np.abs(total / TORCH['total_loss'] - 1).max()
-    say('the losses of the paper\'s network, relative', worst)
+    say("the losses of the paper's network, relative", worst)
     assert worst < 1e-6 and loss == pytest.approx(float(TORCH['avg_loss']), rel=1e-6)
     wanted = torch_gradients()
     names = [variable.op.name for _, variable in vanilla.gradients]
     assert sorted(names) == sorted(wanted)
     worst = max(np.abs(gradient - wanted[name]).max() / np.abs(wanted[name]).max()
                 for gradient, name in zip(gradients, names))
-    say('the gradients of the paper\'s network, of their largest value', worst)
+    say("the gradients of the paper's network, of their largest value", worst)
     assert worst < 2e-4
 
 
 def torch_gradients():
-    """PyTorch's gradients under our names; that of a shared weight is the directions' sum."""
+    """Returns PyTorch's gradients under our names; that of a shared weight is the sum of those of
+    both directions."""
     theirs = {name[len('grad/'):]: TORCH[name] for name in TORCH.files if name.startswith('grad/')}
     shared = {kind: theirs[kind] + theirs[kind + '_reverse']
               for kind in ('bi_rnn.weight_ih_l0', 'bi_rnn.bias_ih_l0')}

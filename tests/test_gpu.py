@@ -1,7 +1,7 @@
 """The list of GPUs."""
-import tensorflow.compat.v1 as tf
 
 from util import gpu
+from util.tf1 import tf
 
 
 def test_names_count_the_gpus(monkeypatch):

@@ -1,7 +1,6 @@
 """Linked corpora: rounds, weights, epochs of unequal sets, where a resumed run goes on."""
 import contextlib
 
-import numpy as np
 import pytest
 
 from helpers import load_config
@@ -28,8 +27,8 @@ def make_linked(sizes=(5, 2), **values):
 
     The utterances come in batches of 1, in the order of their numbers.
     """
-    values = dict(dict(n_input=3, n_context=1, train_batch_size=1, importer='csv,csv',
-                       importer_weights='1,0.5'), **values)
+    values = {'n_input': 3, 'n_context': 1, 'train_batch_size': 1, 'importer': 'csv,csv',
+              'importer_weights': '1,0.5', **values}
     parts = [make_part(name, range(2, 2 + size), index, **values)
              for index, (name, size) in enumerate(zip('abc', sizes))]
     return linked.LinkedSets(parts, [*WEIGHTS, 0.25][:len(parts)], load_config(**values))

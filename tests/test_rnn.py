@@ -3,9 +3,9 @@ import functools
 
 import numpy as np
 import pytest
-import tensorflow.compat.v1 as tf
 
 from util.graph import rnn
+from util.tf1 import tf
 
 T, B, N_IN, N = 7, 3, 6, 5
 LENGTHS = [7, 4, 1]

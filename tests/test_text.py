@@ -3,10 +3,10 @@ import os
 
 import numpy as np
 import pytest
-import tensorflow.compat.v1 as tf
 
 from helpers import PROJECT
 from util import errors, text
+from util.tf1 import tf
 
 SEED_FEATURES = os.path.join(PROJECT, 'tests', 'data', 'seed_features.npz')
 ENGLISH = text.Alphabet()

@@ -46,7 +46,8 @@ def test_reports_count_and_rate_are_those_of_the_printed_pairs(finished):
 def test_hyper_json_has_the_notebooks_structure(finished):
     content = newest_hyper(finished[0])
     assert set(content) == {'context', 'parameters', 'results'}
-    assert {'time_started', 'time_finished', 'git_hash', 'git_branch'} == set(content['context'])
+    assert set(content['context']) == {'time_started', 'time_finished', 'git_hash', 'git_branch',
+                                       'version'}
     assert content['parameters']['n_hidden_3'] == 64
     assert content['parameters']['n_character'] == 29
     assert content['parameters']['total_batches_train'] == 3

@@ -4,12 +4,12 @@ import os
 
 import numpy as np
 import pytest
-import tensorflow.compat.v1 as tf
 
 import DeepSpeech
 from helpers import load_config
 from util import errors
 from util.run import checkpoint_files, warm_start
+from util.tf1 import tf
 
 # The paper's network with 6 features, layers of 5, 7, 3, 3 and 8 units, 4 classes
 SHAPES = {'h1': [6, 5], 'b1': [5], 'h2': [5, 7], 'b2': [7], 'h3': [7, 3], 'b3': [3], 'h4': [3, 3],

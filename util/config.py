@@ -99,15 +99,15 @@ def _setting(default, meaning, unit='', low=None, high=None, above=None, below=N
       derived: what the default is, in words, where it depends on other settings.
       source: where the setting comes from.
     """
-    return dataclasses.field(default=default, metadata=dict(
-        meaning=meaning, unit=unit, low=low, high=high, above=above, below=below, choices=choices,
-        derived=derived, source=source))
+    return dataclasses.field(default=default, metadata={
+        'meaning': meaning, 'unit': unit, 'low': low, 'high': high, 'above': above, 'below': below,
+        'choices': choices, 'derived': derived, 'source': source})
 
 
 _LARGEST = 2**31 - 1  # integers of the graph have 32 bits
-_STDDEV = dict(low=0.0, derived='`ds_default_stddev`', source=NOTEBOOK)
-_WIDTH = dict(low=1, unit='units', source=DEEPSPEECH)
-_RATE = dict(low=0.0, below=1.0, derived='`ds_dropout_rate`', source=DEEPSPEECH)
+_STDDEV = {'low': 0.0, 'derived': '`ds_default_stddev`', 'source': NOTEBOOK}
+_WIDTH = {'low': 1, 'unit': 'units', 'source': DEEPSPEECH}
+_RATE = {'low': 0.0, 'below': 1.0, 'derived': '`ds_dropout_rate`', 'source': DEEPSPEECH}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -37,14 +37,14 @@ class Bar(tqdm.tqdm):
       unit_scale: whether large numbers are shortened, as in 2.50M.
     """
 
-    monitor_interval = 0  # without a thread: every update looks at the clock itself (miniters)
+    monitor_interval = 0  # no thread of tqdm's own: with miniters=1 it has nothing to do
 
     def __init__(self, caption: str, total: int | None, already: int = 0, unit: str = '',
                  unit_scale: bool = False) -> None:
         form = '{desc} {n_fmt}{unit}'
         if total:
             form = '{desc} |{bar}| {n_fmt}{unit}/{total_fmt}{unit}{postfix}, {remaining} to go'
-        size = shutil.get_terminal_size()  # tqdm's own look draws nothing where it finds none
+        size = shutil.get_terminal_size()  # without it tqdm draws nothing on some terminals
         super().__init__(
             desc=caption, total=total, initial=already, unit=unit, unit_scale=unit_scale,
             bar_format=form, ascii='-#', ncols=min(LINE_WIDTH, size.columns - 1),

@@ -37,7 +37,7 @@ class Example(NamedTuple):
 class Step(NamedTuple):
     """One step of an epoch: a batch for all towers that is ready in a queue."""
 
-    index: int                # of the step in its epoch, from 0
+    index: int  # type: ignore[assignment]  # of the step in its epoch, from 0
     examples: list[Example]   # without those that turned out unreadable
     queue_index: int = 0      # of the queue that holds them
     weight: float = 1.0       # of their corpus

@@ -185,7 +185,7 @@ class FeatureCache:
             self._database = _connect(self.path + '.sqlite', 'CREATE TABLE IF NOT EXISTS places '
                                       '(utterance TEXT PRIMARY KEY, bytes INT, mtime INT, '
                                       'offset INT, rows INT, crc INT)')
-            self._file = open(self.path + '.bin', 'a+b')
+            self._file = open(self.path + '.bin', 'a+b')  # noqa: SIM115 - until `close`
             for key, *place in self._database.execute('SELECT * FROM places'):
                 if _are_numbers(place):
                     self._places[key] = _Place(*place)
@@ -226,7 +226,8 @@ class FeatureCache:
         except (OSError, ValueError):
             return None
 
-    def put(self, utterance: records.Utterance, features: np.ndarray, state: tuple[int, int]) -> None:
+    def put(self, utterance: records.Utterance, features: np.ndarray, state: tuple[int, int]
+            ) -> None:
         """Keeps features if there is room. They are written later, by `flush` at the latest.
 
         Args:

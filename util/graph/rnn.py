@@ -203,8 +203,9 @@ def _run_backward(d_outputs, recurrent, kept, reverse):
     zero, no_peephole = tf.zeros_like(d_outputs[0]), tf.zeros([n_cell])
     # LSTMBlockCellGrad is the cell's gradient in one operation. These inputs only give it shapes,
     # or serve peepholes, which BasicLSTMCell does not have.
-    unused = dict(x=zero[:, :0], cs=zero, h_prev=zero, w=recurrent, wci=no_peephole,
-                  wcf=no_peephole, wco=no_peephole, b=tf.zeros([4 * n_cell]), use_peephole=False)
+    unused = {'x': zero[:, :0], 'cs': zero, 'h_prev': zero, 'w': recurrent, 'wci': no_peephole,
+              'wcf': no_peephole, 'wco': no_peephole, 'b': tf.zeros([4 * n_cell]),
+              'use_peephole': False}
 
     def step(k, c, kept, d_c, d_h, d_gates):
         t = k if reverse else n_steps - 1 - k

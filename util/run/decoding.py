@@ -48,7 +48,7 @@ class Decoding:
       alphabet: text.Alphabet.
     """
 
-    def __init__(self, session, towers, alphabet):
+    def __init__(self, session, towers, alphabet) -> None:
         self._session, self._alphabet = session, alphabet
         self._inputs = undecoded(towers)
         self._outputs = [Decoded(*[getattr(tower, name) for name in Decoded._fields])

@@ -91,8 +91,10 @@ def collect_results(returns, alphabet) -> Results:
 
 def join_results(parts: list[Results]) -> Results:
     """Returns the results of all parts, in their order, as one."""
-    return Results(*[[value for part in parts for value in part[field]]
-                     for field in range(len(Results._fields))])
+    return Results([source for part in parts for source in part.sources],
+                   [decoded for part in parts for decoded in part.texts],
+                   [distance for part in parts for distance in part.distances],
+                   [loss for part in parts for loss in part.losses])
 
 
 # Figures of a pass
@@ -160,7 +162,7 @@ def _by_corpus(results, corpora):
 
 def report(caption: str, outcome: Outcome, report_count: int) -> None:
     """Prints the WER report of a pass that was decoded."""
-    if outcome.rates:
+    if outcome.rates and outcome.label_error_rate is not None:
         title = '%s loss=%.9f label_error_rate=%.9f CER: %f' % (
             caption, outcome.loss, outcome.label_error_rate, outcome.rates.cer)
         calculate_and_print_wer_report(title, outcome.results, report_count)
