@@ -7,6 +7,7 @@ util/config.py; what a run keeps and reports is in util/run.
 
 B = batch_size, T = n_steps, F = n_features, R = T*B in comments on shapes.
 """
+
 import argparse
 import contextlib
 import dataclasses
@@ -27,7 +28,10 @@ from util.graph.layers import Dropout
 from util.run import checkpoint_files, checkpoints, decoding, reports, run_folder, schedule
 from util.run import export_folder, preflight, signals, summaries
 from util.run.reports import (  # noqa: F401 - names of the notebook
-    calculate_and_print_wer_report, collect_results, print_wer_report)
+    calculate_and_print_wer_report,
+    collect_results,
+    print_wer_report,
+)
 from util.tf1 import tf
 
 log = logging.getLogger('DeepSpeech')
@@ -81,8 +85,9 @@ def BiRNN(batch_x, seq_length, *, config, n_character, dropout=None, is_training
 def _dense(x, index, units, config, dropout):
     """Builds layer `index`: float32 [R, n_in] -> [R, units], min(relu(x h + b), relu_clip), then
     dropout."""
-    weights, bias = [tf.convert_to_tensor(v) for v in
-                     _layer_variables(index, x.shape[-1], units, config)]
+    weights, bias = [
+        tf.convert_to_tensor(v) for v in _layer_variables(index, x.shape[-1], units, config)
+    ]
     rate = config.dropout_of_layer(index)
     if dropout is None or rate == 0.0:
         return layers.clipped_relu(x, weights, bias, config.relu_clip)
@@ -94,10 +99,12 @@ def _dense(x, index, units, config, dropout):
 def _layer_variables(index, n_in, units, config):
     """Makes (h, b) of a dense layer, float32 [n_in, units] and [units], normally distributed at
     first."""
-    weights, bias = [variable_on_cpu(
-        name, shape, tf.random_normal_initializer(stddev=getattr(config, name + '_stddev')))
-        for name, shape in (('h%d' % index, [n_in, units]), ('b%d' % index, [units]))]
-    return weights, bias
+
+    def variable(name, shape):
+        stddev = getattr(config, name + '_stddev')
+        return variable_on_cpu(name, shape, tf.random_normal_initializer(stddev=stddev))
+
+    return variable('h%d' % index, [n_in, units]), variable('b%d' % index, [units])
 
 
 def _drop(x, rate, index, dropout):
@@ -113,10 +120,11 @@ def _recurrent(x, seq_length, config, is_training):
     end."""
     if config.rnn == 'vanilla':
         weights, bias = _layer_variables(4, config.n_hidden_3, config.n_cell_dim, config)
-        recurrent = [variable_on_cpu('r4_' + direction, [config.n_cell_dim] * 2,
-                                     layers.recurrent_initializer(config)) for direction in ('fw', 'bw')]
-        return rnn.bidirectional_relu(x, seq_length, weights, bias, *recurrent, config.relu_clip,
-                                      is_training)
+        shape, initializer = [config.n_cell_dim] * 2, layers.recurrent_initializer(config)
+        recurrent = [variable_on_cpu('r4_' + each, shape, initializer) for each in ('fw', 'bw')]
+        return rnn.bidirectional_relu(
+            x, seq_length, weights, bias, *recurrent, config.relu_clip, is_training
+        )
     cells = [_lstm_variables(direction, config) for direction in ('fw', 'bw')]
     implementation = 'own' if config.rnn_impl == 'auto' else config.rnn_impl
     return rnn.bidirectional_lstm(x, seq_length, *cells, implementation, is_training)
@@ -130,11 +138,10 @@ def _lstm_variables(direction, config):
     which the notebook had, unless `recurrent_init` says otherwise: uniform of variance 1/n_in,
     and 0.
     """
-    n_cell = config.n_cell_dim
+    shape = [config.n_hidden_3 + config.n_cell_dim, 4 * config.n_cell_dim]
     with tf.variable_scope('bidirectional_rnn/%s/basic_lstm_cell' % direction):
-        return (variable_on_cpu('kernel', [config.n_hidden_3 + n_cell, 4 * n_cell],
-                                layers.kernel_initializer(config)),
-                variable_on_cpu('bias', [4 * n_cell], tf.zeros_initializer()))
+        kernel = variable_on_cpu('kernel', shape, layers.kernel_initializer(config))
+        return kernel, variable_on_cpu('bias', shape[1:], tf.zeros_initializer())
 
 
 # Loss and decoding
@@ -155,15 +162,23 @@ def calculate_accuracy_and_loss(batch, count, *, config, n_character, dropout=No
     Source: the notebook's function of that name; Graves et al., ICML 2006, for CTC.
     """
     labels = text.ctc_label_dense_to_sparse(batch.labels, batch.label_len)
-    logits = BiRNN(batch.features, batch.seq_len, config=config, n_character=n_character,
-                   dropout=dropout)
+    logits = BiRNN(
+        batch.features, batch.seq_len, config=config, n_character=n_character, dropout=dropout
+    )
     total_loss = _ctc_loss(logits, labels, batch.seq_len, config.use_warpctc)
     decoded = decode(logits, batch.seq_len, config.beam_width)
     distance = tf.edit_distance(tf.cast(decoded, tf.int32), labels)
     return handles.TowerResult(
-        total_loss=total_loss, avg_loss=tf.reduce_mean(total_loss), distance=distance,
-        label_error_rate=tf.reduce_mean(distance), decoded=decoded, labels=labels, logits=logits,
-        seq_len=batch.seq_len, count=count)
+        total_loss=total_loss,
+        avg_loss=tf.reduce_mean(total_loss),
+        distance=distance,
+        label_error_rate=tf.reduce_mean(distance),
+        decoded=decoded,
+        labels=labels,
+        logits=logits,
+        seq_len=batch.seq_len,
+        count=count,
+    )
 
 
 def _ctc_loss(logits, labels, seq_len, accelerated):
@@ -181,8 +196,12 @@ def _ctc_loss(logits, labels, seq_len, accelerated):
         return tf.nn.ctc_loss(labels, logits, seq_len)
     # The operation that has a cuDNN kernel wants the blank first.
     logits = tf.concat([logits[:, :, -1:], logits[:, :, :-1]], axis=2)
-    loss, _ = tf.raw_ops.CTCLossV2(inputs=logits, labels_indices=labels.indices,
-                                   labels_values=labels.values + 1, sequence_length=seq_len)
+    loss, _ = tf.raw_ops.CTCLossV2(
+        inputs=logits,
+        labels_indices=labels.indices,
+        labels_values=labels.values + 1,
+        sequence_length=seq_len,
+    )
     return loss
 
 
@@ -203,8 +222,12 @@ def decode(logits, seq_len, beam_width):
 
     def search(b, labels, lengths):
         decoded, _ = tf.nn.ctc_beam_search_decoder(
-            logits[:, b:b + 1], seq_len[b:b + 1], beam_width=beam_width, top_paths=1,
-            merge_repeated=False)
+            logits[:, b : b + 1],
+            seq_len[b : b + 1],
+            beam_width=beam_width,
+            top_paths=1,
+            merge_repeated=False,
+        )
         path = decoded[0].values
         return b + 1, labels.write(b, path), lengths.write(b, tf.size(path))
 
@@ -212,11 +235,18 @@ def decode(logits, seq_len, beam_width):
         batch_size = tf.shape(seq_len)[0]
         labels = tf.TensorArray(tf.int64, batch_size, infer_shape=False, element_shape=[None])
         lengths = tf.TensorArray(tf.int32, batch_size, element_shape=[])
-        _, labels, lengths = tf.while_loop(lambda b, *_: b < batch_size, search,
-                                           (0, labels, lengths), parallel_iterations=MAX_SEARCHES)
+        _, labels, lengths = tf.while_loop(
+            lambda b, *_: b < batch_size,
+            search,
+            (0, labels, lengths),
+            parallel_iterations=MAX_SEARCHES,
+        )
         lengths = lengths.stack()
-        return tf.SparseTensor(tf.where(tf.sequence_mask(lengths)), labels.concat(), tf.cast(
-            tf.stack([batch_size, tf.reduce_max(lengths)]), tf.int64))
+        return tf.SparseTensor(
+            tf.where(tf.sequence_mask(lengths)),
+            labels.concat(),
+            tf.cast(tf.stack([batch_size, tf.reduce_max(lengths)]), tf.int64),
+        )
 
 
 # Towers and optimizer
@@ -231,14 +261,15 @@ def create_optimizer(config, learning_rate=None):
     """
     if learning_rate is None:
         learning_rate = config.learning_rate
-    return tf.train.AdamOptimizer(learning_rate=learning_rate, beta1=config.beta1,
-                                  beta2=config.beta2, epsilon=config.epsilon)
+    return tf.train.AdamOptimizer(
+        learning_rate=learning_rate, beta1=config.beta1, beta2=config.beta2, epsilon=config.epsilon
+    )
 
 
 def tower_devices(config):
     """Returns the device of each tower: the GPUs, or logical CPU devices where there are none."""
     gpus = gpu.get_available_gpus()
-    return (gpus or ['/cpu:%d' % i for i in range(config.towers)])[:config.towers]
+    return (gpus or ['/cpu:%d' % i for i in range(config.towers)])[: config.towers]
 
 
 def get_tower_results(batch, devices, *, config, n_character, dropout=None, optimizer=None):
@@ -255,19 +286,27 @@ def get_tower_results(batch, devices, *, config, n_character, dropout=None, opti
     """
     results, gradients = [], []
     for tower, device in enumerate(devices):
-        with tf.device(device), tf.name_scope('tower_%d' % tower), \
-                tf.variable_scope(tf.get_variable_scope(), reuse=tf.AUTO_REUSE):
+        with (
+            tf.device(device),
+            tf.name_scope('tower_%d' % tower),
+            tf.variable_scope(tf.get_variable_scope(), reuse=tf.AUTO_REUSE),
+        ):
             share, count = tower_batch(batch, tower, len(devices), config.n_context)
             own = dropout and dropout._replace(seed=dropout.seed + [0, tower << 8])
-            results.append(calculate_accuracy_and_loss(
-                share, count, config=config, n_character=n_character, dropout=own))
+            results.append(
+                calculate_accuracy_and_loss(
+                    share, count, config=config, n_character=n_character, dropout=own
+                )
+            )
             if optimizer is not None:
                 gradients.append(optimizer.compute_gradients(results[-1].avg_loss))
     weights = tower_weights(results)
     return handles.TowerResults(
-        results, gradients,
+        results,
+        gradients,
         label_error_rate=_weighted([result.label_error_rate for result in results], weights),
-        avg_loss=_weighted([result.avg_loss for result in results], weights))
+        avg_loss=_weighted([result.avg_loss for result in results], weights),
+    )
 
 
 def tower_batch(batch, tower, n_towers, n_context):
@@ -290,10 +329,11 @@ def tower_batch(batch, tower, n_towers, n_context):
     base, extra = count // n_towers, count % n_towers
     size = base + tf.cast(tower < extra, tf.int32)
     start = tf.where(size > 0, tower * base + tf.minimum(tower, extra), 0)
-    share = records.Batch(*[part[start:start + tf.maximum(size, 1)] for part in batch])
+    share = records.Batch(*[part[start : start + tf.maximum(size, 1)] for part in batch])
     share = share._replace(
-        features=share.features[:, :tf.reduce_max(share.seq_len) + 2 * n_context],
-        labels=share.labels[:, :tf.reduce_max(share.label_len)])
+        features=share.features[:, : tf.reduce_max(share.seq_len) + 2 * n_context],
+        labels=share.labels[:, : tf.reduce_max(share.label_len)],
+    )
     return cut_windows(share, n_context), size
 
 
@@ -309,8 +349,9 @@ def cut_windows(batch, n_context):
       records.Batch with features float32 [B, T, F], 0 past seq_len.
     """
     n_steps = tf.shape(batch.features)[1] - 2 * n_context
-    windows = tf.concat([batch.features[:, i:i + n_steps] for i in range(2 * n_context + 1)],
-                        axis=2)
+    windows = tf.concat(
+        [batch.features[:, i : i + n_steps] for i in range(2 * n_context + 1)], axis=2
+    )
     mask = tf.sequence_mask(batch.seq_len, n_steps, dtype=tf.float32)
     return batch._replace(features=windows * mask[:, :, None])
 
@@ -327,8 +368,9 @@ def _weighted(values, weights):
 
     What an idle tower made of its stand-in counts for nothing, even if it isn't finite.
     """
-    return tf.add_n([tf.math.multiply_no_nan(value, weight)
-                     for value, weight in zip(values, weights)])
+    return tf.add_n(
+        [tf.math.multiply_no_nan(value, weight) for value, weight in zip(values, weights)]
+    )
 
 
 def average_gradients(tower_gradients, weights=None):
@@ -343,8 +385,10 @@ def average_gradients(tower_gradients, weights=None):
     if len(tower_gradients) == 1:
         return tower_gradients[0]
     weights = weights or [1.0 / len(tower_gradients)] * len(tower_gradients)
-    return [(_weighted([gradient for gradient, _ in pairs], weights), pairs[0][1])
-            for pairs in zip(*tower_gradients)]
+    return [
+        (_weighted([gradient for gradient, _ in pairs], weights), pairs[0][1])
+        for pairs in zip(*tower_gradients)
+    ]
 
 
 def apply_gradients(optimizer, average_grads, global_step=None):
@@ -415,19 +459,36 @@ def _training_model(graph, config, n_character, data_sets):
     n_batches = accumulation.batch_counter() if config.accumulates else None
     dropout = Dropout(is_training, _dropout_seed(config, global_step, n_batches))
     towers, gradients, _, avg_loss = get_tower_results(
-        batch, tower_devices(config), config=config, n_character=n_character, dropout=dropout,
-        optimizer=optimizer)
+        batch,
+        tower_devices(config),
+        config=config,
+        n_character=n_character,
+        dropout=dropout,
+        optimizer=optimizer,
+    )
     averaged = average_gradients(gradients, tower_weights(towers))
     if config.accumulates:
-        update, sums = _accumulating_update(optimizer, averaged, batch, avg_loss, n_batches,
-                                            global_step, config)
+        update, sums = _accumulating_update(
+            optimizer, averaged, batch, avg_loss, n_batches, global_step, config
+        )
     else:
         update, sums = _update(optimizer, averaged, avg_loss, global_step, config), None
     return handles.Model(
-        graph=graph, queues=queues, selector=selector, n_utterances=n_utterances,
-        is_training=is_training, learning_rate=learning_rate, shapes=_shapes(batch, towers),
-        towers=towers, avg_loss=avg_loss, update=update, accumulation=sums,
-        global_step=global_step, state=_state_variables(), savers=_savers(config, global_step))
+        graph=graph,
+        queues=queues,
+        selector=selector,
+        n_utterances=n_utterances,
+        is_training=is_training,
+        learning_rate=learning_rate,
+        shapes=_shapes(batch, towers),
+        towers=towers,
+        avg_loss=avg_loss,
+        update=update,
+        accumulation=sums,
+        global_step=global_step,
+        state=_state_variables(),
+        savers=_savers(config, global_step),
+    )
 
 
 def _dropout_seed(config, global_step, n_batches):
@@ -452,9 +513,11 @@ def _update(optimizer, gradients, loss, global_step, config, after=()):
     gradients = accumulation.clip(gradients, config)
     if config.log_variables:
         log_grads_and_vars(gradients)
-    with tf.control_dependencies([apply_gradients(optimizer, gradients, global_step), loss]):
-        with tf.control_dependencies([after()] if after else []):
-            number = global_step.read_value()
+    update = apply_gradients(optimizer, gradients, global_step)
+    with tf.control_dependencies([update, loss]):
+        last = [after()] if after else []
+    with tf.control_dependencies([update, loss, *last]):
+        number = global_step.read_value()
     return handles.Update(number, loss, tf.summary.merge_all())
 
 
@@ -470,21 +533,27 @@ def _accumulating_update(optimizer, gradients, batch, loss, n_batches, global_st
 
 
 def _shapes(batch, towers):
-    return handles.Shapes(tf.shape(batch.features), batch.seq_len, tf.shape(batch.labels),
-                  batch.label_len, [tf.shape(tower.logits) for tower in towers])
+    return handles.Shapes(
+        tf.shape(batch.features),
+        batch.seq_len,
+        tf.shape(batch.labels),
+        batch.label_len,
+        [tf.shape(tower.logits) for tower in towers],
+    )
 
 
 def _state_variables():
     """Makes the variables for a schedule.State, int64 and float64 scalars."""
     initial = schedule.INITIAL_STATE
     types = [tf.int64 if isinstance(value, int) else tf.float64 for value in initial]
-    variables = schedule.State(*[
-        tf.get_variable('%s/%s' % (checkpoint_files.STATE, schedule.VARIABLE_NAMES.get(name, name)),
-                        trainable=False, dtype=dtype, initializer=tf.constant(value, dtype))
-        for name, value, dtype in zip(initial._fields, initial, types)])
+    variables = []
+    for field, value, dtype in zip(initial._fields, initial, types):
+        name = '%s/%s' % (checkpoint_files.STATE, schedule.VARIABLE_NAMES.get(field, field))
+        start = tf.constant(value, dtype)
+        variables.append(tf.get_variable(name, trainable=False, dtype=dtype, initializer=start))
     values = schedule.State(*[tf.placeholder(dtype, []) for dtype in types])
     assign = tf.group(*[tf.assign(v, new) for v, new in zip(variables, values)])
-    return handles.StateVariables(variables, values, assign)
+    return handles.StateVariables(schedule.State(*variables), values, assign)
 
 
 def _inference_model(graph, config, n_character):
@@ -494,8 +563,9 @@ def _inference_model(graph, config, n_character):
     with tf.variable_scope('', custom_getter=_without_random_initial_values):
         logits = BiRNN(inputs, length, config=config, n_character=n_character, is_training=False)
     best = decode(logits, length, config.beam_width)
-    return handles.InferenceModel(graph, inputs, length,
-                          tf.sparse_tensor_to_dense(best, default_value=-1)[None])
+    return handles.InferenceModel(
+        graph, inputs, length, tf.sparse_tensor_to_dense(best, default_value=-1)[None]
+    )
 
 
 def _without_random_initial_values(getter, name, **options):
@@ -509,13 +579,14 @@ def _without_random_initial_values(getter, name, **options):
 def _savers(config, global_step):
     """Makes the savers of the current graph; those for going back leave out what a run keeps of
     itself."""
-    newest, best = [tf.train.Saver(max_to_keep=kept, save_relative_paths=True)
-                    for kept in (checkpoints.KEPT, 1)]
-    weights = None
-    if config.go_back or config.num_tries:
-        weights = tf.train.Saver([v for v in tf.global_variables() if v is not global_step
-                                  and not checkpoint_files.of_the_run(v.op.name)])
-    return handles.Savers(newest, best, weights)
+    newest, best = [
+        tf.train.Saver(max_to_keep=kept, save_relative_paths=True) for kept in (checkpoints.KEPT, 1)
+    ]
+    if not (config.go_back or config.num_tries):
+        return handles.Savers(newest, best, None)
+    of_the_run = checkpoint_files.of_the_run
+    kept = [v for v in tf.global_variables() if v is not global_step and not of_the_run(v.op.name)]
+    return handles.Savers(newest, best, tf.train.Saver(kept))
 
 
 def export(config, n_character, weights):
@@ -544,8 +615,9 @@ def export(config, n_character, weights):
             _write_export(version.unfinished, config, n_character, weights)
         return version.path
     except (tf.errors.OpError, OSError) as error:
-        raise errors.TrainingError('the model cannot be exported to %s: %s' % (
-            config.export_dir, errors.first_line(error))) from None
+        raise errors.TrainingError(
+            'the model cannot be exported to %s: %s' % (config.export_dir, errors.first_line(error))
+        ) from None
 
 
 def _write_export(path, config, n_character, weights):
@@ -553,22 +625,24 @@ def _write_export(path, config, n_character, weights):
     if config.rnn_impl == 'cudnn':  # the exported model runs everywhere
         config = dataclasses.replace(config, rnn_impl='own')
     model = build_model(config, n_character, is_training=False)
+    inputs, outputs = {'input': model.input}, {'outputs': model.outputs}
+    with_length = {**inputs, 'input_length': model.input_length}
+    signature = tf.saved_model.predict_signature_def
+    signatures = {
+        tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY: signature(inputs, outputs),
+        'with_length': signature(with_length, outputs),
+    }
     with model.graph.as_default(), tf.device('/cpu:0'), tf.Session() as session:
-        session.run(tf.global_variables_initializer(),
-                    {v.initial_value: weights[v.op.name] for v in tf.global_variables()})
-        signature = tf.saved_model.predict_signature_def
+        values = {v.initial_value: weights[v.op.name] for v in tf.global_variables()}
+        session.run(tf.global_variables_initializer(), values)
         builder = tf.saved_model.Builder(path)
-        builder.add_meta_graph_and_variables(session, [tf.saved_model.SERVING], {
-            tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY:
-                signature({'input': model.input}, {'outputs': model.outputs}),
-            'with_length':
-                signature({'input': model.input, 'input_length': model.input_length},
-                          {'outputs': model.outputs})},
-            clear_devices=True)
+        builder.add_meta_graph_and_variables(
+            session, [tf.saved_model.SERVING], signatures, clear_devices=True
+        )
         builder.save()
     os.makedirs(os.path.join(path, 'assets.extra'))
-    files.write_file(os.path.join(path, 'assets.extra', 'model.json'),
-                     json.dumps({'version': util.__version__}, indent=4))
+    description = json.dumps({'version': util.__version__}, indent=4)
+    files.write_file(os.path.join(path, 'assets.extra', 'model.json'), description)
 
 
 # The run
@@ -579,14 +653,14 @@ class Run(NamedTuple):
 
     config: settings.Config
     alphabet: text.Alphabet
-    data_sets: Any                        # data_sets.DataSets
-    session: Any                          # tf.Session
+    data_sets: Any  # data_sets.DataSets
+    session: Any  # tf.Session
     model: handles.Model
     checkpoints: checkpoints.Checkpoints
     events: summaries.EventFiles
     record: run_folder.RunRecord
     stop: signals.StopRequest
-    hook: Any                             # as of `main`
+    hook: Any  # as of `main`
 
     def learning_rate(self, state):
         """Returns the learning rate of the next step."""
@@ -652,8 +726,10 @@ def train_epoch(run, state, feed):
     state = state._replace(order=data_set.order_checksum(state.epoch))
     number, tally = run.global_step(), reports.Tally(feed)
     progress = run_log.Progress('train', data_set.total_batches, already=state.epoch_step)
-    with contextlib.closing(progress), \
-            decoding.Decoding(run.session, run.model.towers, run.alphabet) as decoded:
+    with (
+        contextlib.closing(progress),
+        decoding.Decoding(run.session, run.model.towers, run.alphabet) as decoded,
+    ):
         for step in feed.all_steps():
             run.hook('step', state)
             if run.stop.wanted:
@@ -665,8 +741,9 @@ def train_epoch(run, state, feed):
                     progress.close()
                     reports.log_shapes('train', step, batch.shapes)
                 if not math.isfinite(batch.loss):
-                    raise errors.TrainingError(reports.not_finite(batch.loss, state, step,
-                                                                  run.learning_rate(state)))
+                    raise errors.TrainingError(
+                        reports.not_finite(batch.loss, state, step, run.learning_rate(state))
+                    )
                 if query_report:
                     decoded.add(batch.towers)
             tally.add(step)
@@ -699,19 +776,28 @@ def train_step(run, state, step, number, query_report):
     sums, rate = model.accumulation, {model.learning_rate: run.learning_rate(state)}
     every = config.summary_steps
     with_summaries = model.update.summaries is not None and every and number % every == 0
-    update_fetches = handles.UpdateResult(model.update.number, model.update.loss,
-                                  model.update.summaries if with_summaries else ())
+    update_fetches = handles.UpdateResult(
+        model.update.number, model.update.loss, model.update.summaries if with_summaries else ()
+    )
     batch = update = trace = None
     if step.examples:
-        fetches = handles.BatchResult(model.avg_loss, decoding.undecoded(model.towers) if query_report
-                              else (), model.shapes if config.print_batch_shapes else ())
-        feed = {model.selector: step.queue_index, model.n_utterances: len(step.examples),
-                model.is_training: True, **({sums.weight: step.weight} if sums else rate)}
+        fetches = handles.BatchResult(
+            model.avg_loss,
+            decoding.undecoded(model.towers) if query_report else (),
+            model.shapes if config.print_batch_shapes else (),
+        )
+        feed = {
+            model.selector: step.queue_index,
+            model.n_utterances: len(step.examples),
+            model.is_training: True,
+            **({sums.weight: step.weight} if sums else rate),
+        }
         options = None
         if config.do_fulltrace and step.ends_update:
             options, trace = tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE), tf.RunMetadata()
-        batch, update = run.session.run((fetches, sums.add if sums else update_fetches), feed,
-                                        options, trace)
+        batch, update = run.session.run(
+            (fetches, sums.add if sums else update_fetches), feed, options, trace
+        )
     if sums and step.ends_update and (step.examples or run.session.run(sums.n_batches)):
         update = run.session.run(update_fetches, rate)
     return handles.StepResult(batch, update, trace)
@@ -739,8 +825,10 @@ def validate(run, state, feed):
         run.checkpoints.save_and_interrupt(state)
     reports.report('Validation', outcome, config.report_count)
     if not outcome.rates and settings.uses_dev_loss(config):
-        raise errors.DataError('%s: no utterance of the dev set could be read; saved %s' % (
-            ', '.join(settings.uses_dev_loss(config)), run.checkpoints.save(state)))
+        raise errors.DataError(
+            '%s: no utterance of the dev set could be read; saved %s'
+            % (', '.join(settings.uses_dev_loss(config)), run.checkpoints.save(state))
+        )
     if not math.isfinite(outcome.loss):
         log.warning('the dev loss is %f; these weights are not kept as the best', outcome.loss)
     after = schedule.after_validation(config, state, outcome.loss)
@@ -766,21 +854,26 @@ def run_inference(run, data_set, feed):
       Interrupted: between two batches.
     """
     model, tally = run.model, reports.Tally(feed)
-    fetches = handles.BatchResult((), decoding.undecoded(model.towers),
-                          model.shapes if run.config.print_batch_shapes else ())
+    fetches = handles.BatchResult(
+        (), decoding.undecoded(model.towers), model.shapes if run.config.print_batch_shapes else ()
+    )
     progress = run_log.Progress(data_set.name, data_set.total_batches)
-    with contextlib.closing(progress), \
-            decoding.Decoding(run.session, model.towers, run.alphabet) as decoded:
+    with (
+        contextlib.closing(progress),
+        decoding.Decoding(run.session, model.towers, run.alphabet) as decoded,
+    ):
         for step in feed.epoch():
             run.stop.check()
-            batch = run.session.run(fetches, {model.selector: step.queue_index,
-                                              model.n_utterances: len(step.examples)})
+            batch = run.session.run(
+                fetches, {model.selector: step.queue_index, model.n_utterances: len(step.examples)}
+            )
             if batch.shapes:
                 progress.close()
                 reports.log_shapes(data_set.name, step, batch.shapes)
             decoded.add(batch.towers)
-            tally.add(step, sum(float(tower.total_loss.sum()) for tower in batch.towers
-                                if tower.count))
+            tally.add(
+                step, sum(float(tower.total_loss.sum()) for tower in batch.towers if tower.count)
+            )
             progress.update(step.index + 1, tally.loss)
     return tally.outcome(decoded.results)
 
@@ -821,8 +914,9 @@ def train_and_test(config, stop, started, hook):
         events = summaries.EventFiles(record.run_dir, model.graph, data_sets, config.summary_steps)
         with tf.Session(config=_session_config(config), graph=model.graph) as session:
             keeper = checkpoints.Checkpoints(config, session, model, data_sets, hook)
-            run = Run(config, alphabet, data_sets, session, model, keeper, events, record, stop,
-                      hook)
+            run = Run(
+                config, alphabet, data_sets, session, model, keeper, events, record, stop, hook
+            )
             state = keeper.restore()
             if config.training_iters:
                 with stop.deferred():
@@ -834,8 +928,13 @@ def train_and_test(config, stop, started, hook):
             record.add('test', outcome)
             exported = None
             if config.export_dir:
-                exported = export(config, alphabet.n_character, session.run(
-                    {v.op.name: v for v in model.graph.get_collection('trainable_variables')}))
+                exported = export(
+                    config,
+                    alphabet.n_character,
+                    session.run(
+                        {v.op.name: v for v in model.graph.get_collection('trainable_variables')}
+                    ),
+                )
         events.close()
     finally:  # a run that ends early still says what it was
         record.write()
@@ -878,21 +977,29 @@ def main(arguments, hook=None):
 def _parse(arguments):
     """Returns the options of the command line; ends the program for --help and --version."""
     parser = argparse.ArgumentParser(
-        prog='DeepSpeech.py', usage='[ds_NAME=VALUE ...] python DeepSpeech.py [--help | --version '
-        '| --show-config]', formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog='DeepSpeech.py',
+        usage='[ds_NAME=VALUE ...] python DeepSpeech.py [--help | --version | --show-config]',
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         description='Trains a DeepSpeech network, with nothing set on the digits corpus in '
-        'data/digits.', epilog=settings.help_text())
+        'data/digits.',
+        epilog=settings.help_text(),
+    )
     parser.add_argument('--version', action='version', version='DeepSpeech ' + util.__version__)
-    parser.add_argument('--show-config', action='store_true',
-                        help='print every setting and where its value came from')
+    parser.add_argument(
+        '--show-config',
+        action='store_true',
+        help='print every setting and where its value came from',
+    )
     return parser.parse_args(arguments)
 
 
 def _session_config(config):
     """Returns the tf.ConfigProto of the session: its devices and its two pools of threads."""
-    session_config = tf.ConfigProto(allow_soft_placement=True,
-                                    log_device_placement=config.log_device_placement,
-                                    device_count={'CPU': config.towers})
+    session_config = tf.ConfigProto(
+        allow_soft_placement=True,
+        log_device_placement=config.log_device_placement,
+        device_count={'CPU': config.towers},
+    )
     for _ in (decoding.TRAINING_POOL, decoding.DECODING_POOL):
         session_config.session_inter_op_thread_pool.add()
     return session_config
@@ -911,8 +1018,14 @@ def _feed_stage(run, state):
     if schedule.stage_done(config, state):
         return contextlib.nullcontext()
     reports.log_stage(config, state, len(data_set), len(run.data_sets.train))
-    return feeder.feed(data_set, run.model.queues, run.session, state.epoch, state.epoch_step,
-                       schedule.last_epoch(config, state) - state.epoch)
+    return feeder.feed(
+        data_set,
+        run.model.queues,
+        run.session,
+        state.epoch,
+        state.epoch_step,
+        schedule.last_epoch(config, state) - state.epoch,
+    )
 
 
 def _begin_stage(run, state):
@@ -931,21 +1044,35 @@ def _log_update(run, state, update, trace, progress):
     if every and number % every == 0:
         path = run.checkpoints.save(state)
         progress.close()
-        log.info('Step %d: loss%s %f, saved %s', number, ' per label' if (
-            run.config.loss_norm == 'labels') else '', update.loss, path)
+        log.info(
+            'Step %d: loss%s %f, saved %s',
+            number,
+            ' per label' if (run.config.loss_norm == 'labels') else '',
+            update.loss,
+            path,
+        )
 
 
 def _log_epoch(run, state, train_outcome, dev_outcome, learning_rate):
     """Logs the line of an epoch, writes its figures to TensorBoard and for hyper.json."""
     config = run.config
     changes = config.learning_rate_decay < 1 or config.valid_adapt < 1
-    log.info('%s', reports.epoch_line(state.epoch, schedule.n_epochs(config, state), train_outcome,
-                                      dev_outcome, learning_rate if changes else None))
+    log.info(
+        '%s',
+        reports.epoch_line(
+            state.epoch,
+            schedule.n_epochs(config, state),
+            train_outcome,
+            dev_outcome,
+            learning_rate if changes else None,
+        ),
+    )
     run.record.add('last_train', train_outcome)
     run.record.add('last_validation', dev_outcome)
     with run.checkpoints.saved_on_failure(state):
-        run.events.write_outcome('train', run.global_step(), train_outcome,
-                                 learning_rate=learning_rate)
+        run.events.write_outcome(
+            'train', run.global_step(), train_outcome, learning_rate=learning_rate
+        )
         if dev_outcome:
             run.events.write_outcome('dev', run.global_step(), dev_outcome)
 

@@ -1,4 +1,5 @@
 """Loading settings as the tests of util/config.py do."""
+
 import dataclasses
 import json
 

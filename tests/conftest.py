@@ -1,5 +1,6 @@
 """Fixtures, the guard of the marker `run`, and a line at the end about absent speech data;
 helpers.py and runs.py hold the functions that tests share."""
+
 import os
 import pathlib
 import shutil
@@ -9,8 +10,9 @@ import pytest
 
 PROJECT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, PROJECT)
-pytest.register_assert_rewrite('corpora', 'feeding_helpers', 'fetching_helpers', 'helpers', 'runs',
-                               'torch_models')
+pytest.register_assert_rewrite(
+    'corpora', 'feeding_helpers', 'fetching_helpers', 'helpers', 'runs', 'torch_models'
+)
 
 import feeding_helpers  # noqa: E402
 import helpers  # noqa: E402
@@ -36,9 +38,10 @@ def pytest_terminal_summary(terminalreporter, config):
     """Names, in one line, the corpora for want of which tests were skipped."""
     absent = config.stash.get(ABSENT, None)
     if absent:
-        terminalreporter.write_line('Tests were skipped because shared speech data are absent '
-                                    '(%s names their folder): %s' % (
-                                        DATA_VARIABLE, ', '.join(sorted(absent))))
+        terminalreporter.write_line(
+            'Tests were skipped because shared speech data are absent '
+            '(%s names their folder): %s' % (DATA_VARIABLE, ', '.join(sorted(absent)))
+        )
 
 
 @pytest.fixture(scope='session')
@@ -49,12 +52,14 @@ def shared_data(pytestconfig):
     pathlib.Path; without the variable it is below ../shared/data beside the project. The first
     part is the corpus.
     """
+
     def find(*parts):
         path = DATA.joinpath(*parts)
         if not path.exists():
             pytestconfig.stash.setdefault(ABSENT, set()).add(parts[0] if parts else 'all of them')
             pytest.skip('no shared speech data of %s (see %s)' % ('/'.join(parts), DATA_VARIABLE))
         return path
+
     return find
 
 

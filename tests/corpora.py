@@ -1,4 +1,5 @@
 """What the tests of importers share: reading a corpus, writing one in its form, real speech."""
+
 import csv
 import os
 import pathlib
@@ -15,14 +16,16 @@ from util.feeding import data_sets
 HEADER_BYTES = 1024
 
 
-def list_corpus(importer: types.ModuleType, folder: str | os.PathLike, /, **values
-                ) -> records.Listing:
+def list_corpus(
+    importer: types.ModuleType, folder: str | os.PathLike, /, **values
+) -> records.Listing:
     """Returns what an importer lists of the corpus in a folder, with these settings."""
     return importer.list_utterances(_config(importer, folder, values))
 
 
-def read_corpus(importer: types.ModuleType, folder: str | os.PathLike, /, **values
-                ) -> data_sets.DataSets:
+def read_corpus(
+    importer: types.ModuleType, folder: str | os.PathLike, /, **values
+) -> data_sets.DataSets:
     """Returns the DataSets of the corpus in a folder, with these settings."""
     return importer.read_data_sets(_config(importer, folder, values), text.Alphabet())
 
@@ -44,8 +47,14 @@ def two_voices(rate: int) -> np.ndarray:
     return np.stack([speech(6, 1, rate), speech(6, 2, rate)], axis=1)
 
 
-def write_sphere(path: str | os.PathLike, samples: np.ndarray, rate: int, byte_order: str = '01',
-                 extra: Sequence[str] = (), coding: str = 'pcm') -> None:
+def write_sphere(
+    path: str | os.PathLike,
+    samples: np.ndarray,
+    rate: int,
+    byte_order: str = '01',
+    extra: Sequence[str] = (),
+    coding: str = 'pcm',
+) -> None:
     """Writes int16 samples [n] or [n, channels] as an uncompressed NIST SPHERE file.
 
     Args:
@@ -55,10 +64,17 @@ def write_sphere(path: str | os.PathLike, samples: np.ndarray, rate: int, byte_o
     """
     samples = np.asarray(samples, np.int16)
     channels = 1 if samples.ndim == 1 else samples.shape[1]
-    fields = ['NIST_1A', '   %d' % HEADER_BYTES, *extra, 'channel_count -i %d' % channels,
-              'sample_count -i %d' % len(samples), 'sample_rate -i %d' % rate,
-              'sample_n_bytes -i 2', 'sample_byte_format -s2 %s' % byte_order,
-              'sample_sig_bits -i 16']
+    fields = [
+        'NIST_1A',
+        '   %d' % HEADER_BYTES,
+        *extra,
+        'channel_count -i %d' % channels,
+        'sample_count -i %d' % len(samples),
+        'sample_rate -i %d' % rate,
+        'sample_n_bytes -i 2',
+        'sample_byte_format -s2 %s' % byte_order,
+        'sample_sig_bits -i 16',
+    ]
     if coding:
         fields.append('sample_coding -s%d %s' % (len(coding), coding))
     header = ('\n'.join([*fields, 'end_head']) + '\n').encode().ljust(HEADER_BYTES, b' ')
@@ -67,8 +83,9 @@ def write_sphere(path: str | os.PathLike, samples: np.ndarray, rate: int, byte_o
         file.write(header + samples.astype('<i2' if byte_order == '01' else '>i2').tobytes())
 
 
-def read_index(shared_data: Callable[..., pathlib.Path], corpus: str, folder: str = '.'
-               ) -> dict[str, dict[str, str]]:
+def read_index(
+    shared_data: Callable[..., pathlib.Path], corpus: str, folder: str = '.'
+) -> dict[str, dict[str, str]]:
     """Returns what the index of the shared speech data says of a corpus.
 
     Args:

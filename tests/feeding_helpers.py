@@ -1,4 +1,5 @@
 """Data sets, queues and feeders for the tests of util/feeding."""
+
 import os
 import threading
 import time
@@ -10,7 +11,7 @@ from util import records, text
 from util.feeding import data_sets, feeder
 from util.tf1 import tf
 
-HANG_S = 20          # whatever takes longer hangs
+HANG_S = 20  # whatever takes longer hangs
 ORDERS = ('sorted', 'shuffled', 'bucketed')
 LENGTHS = [5, 2, 9, 2, 7, 4, 11, 3, 2, 8, 6, 13, 1]  # steps of 13 utterances, with ties
 
@@ -34,6 +35,7 @@ def within(seconds, function, *arguments):
         raise error
     return result
 
+
 def names(of):
     """Returns the names of the utterances of a DataSet or of a Step."""
     return [example.utterance.name for example in of.examples]
@@ -46,8 +48,11 @@ def flat(steps):
 
 def exclusions(caplog):
     """Returns {name: reason} of the utterances that the log says are excluded."""
-    found = [message[len('excluded '):].split(': ', 1) for message in caplog.messages
-             if message.startswith('excluded ')]
+    found = [
+        message[len('excluded ') :].split(': ', 1)
+        for message in caplog.messages
+        if message.startswith('excluded ')
+    ]
     assert len({name for name, _ in found}) == len(found)
     return dict(found)
 
@@ -58,8 +63,10 @@ def exclusions(caplog):
 def make_set(lengths, name='train', **values):
     """Returns a DataSet of utterances with these time steps."""
     values = {'n_input': 3, 'n_context': 2, **values}
-    examples = [records.Example(records.Utterance('u%d.wav' % i, 'u%d' % i, 'A'), 'a', n, 0.01 * n)
-                for i, n in enumerate(lengths)]
+    examples = [
+        records.Example(records.Utterance('u%d.wav' % i, 'u%d' % i, 'A'), 'a', n, 0.01 * n)
+        for i, n in enumerate(lengths)
+    ]
     return data_sets.DataSet(name, examples, load_config(**values))
 
 
@@ -75,10 +82,13 @@ def item(data_set, index):
 
 def build_sets(folder, train, dev=(), test=(), **values):
     """Returns DataSets of (file name, transcript) rows; the files lie in `folder`."""
-    config = load_config(**{'n_input': 4, 'n_context': 2,
-                            'cache_dir': os.path.join(folder, 'cache'), **values})
-    listing = [[records.Utterance(os.path.join(folder, name), name, words) for name, words in rows]
-               for rows in (train, dev, test)]
+    config = load_config(
+        **{'n_input': 4, 'n_context': 2, 'cache_dir': os.path.join(folder, 'cache'), **values}
+    )
+    listing = [
+        [records.Utterance(os.path.join(folder, name), name, words) for name, words in rows]
+        for rows in (train, dev, test)
+    ]
     return data_sets.make_data_sets(config, text.Alphabet(), records.Listing(*listing))
 
 
@@ -104,8 +114,9 @@ class Graph:
 
     def feed(self, *arguments, **options):
         """Returns a new Feeder; the arguments behind the session are those of `feeder.feed`."""
-        self._feeders.append(feeder.feed(self.data_set, [self.queue], self.session, *arguments,
-                                         **options))
+        self._feeders.append(
+            feeder.feed(self.data_set, [self.queue], self.session, *arguments, **options)
+        )
         return self._feeders[-1]
 
     def take(self, count):
@@ -118,9 +129,10 @@ class Graph:
         return within(HANG_S, self._take_epoch, feeding)
 
     def _take_epoch(self, feeding):
-        return [(step.index, names(step),
-                 self.take(len(step.examples)).labels[:, 0].tolist())
-                for step in feeding.epoch()]
+        return [
+            (step.index, names(step), self.take(len(step.examples)).labels[:, 0].tolist())
+            for step in feeding.epoch()
+        ]
 
     def queued(self):
         """Returns how many utterances the queue holds."""
@@ -132,13 +144,16 @@ class Graph:
 
     def wait_for(self, count):
         """Waits until the queue holds so many utterances."""
+
         def wait():
             while self.queued() < count:
                 time.sleep(0.002)
+
         within(HANG_S, wait)
 
 
 def expected_epoch(data_set, epoch, first_step=0):
     """Returns what `Graph.take_epoch` gives of an epoch in the set's order."""
-    return [(i, ['u%d' % index for index in step], step)
-            for i, step in enumerate(data_set.order(epoch))][first_step:]
+    return [
+        (i, ['u%d' % index for index in step], step) for i, step in enumerate(data_set.order(epoch))
+    ][first_step:]

@@ -1,4 +1,5 @@
 """What the tests of download, archives and fetch share: a server, archives, interruptions."""
+
 import contextlib
 import http.server
 import io
@@ -41,8 +42,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.send_error(416)
         if start is not None:
             self.send_response(206)
-            self.send_header('Content-Range', 'bytes %d-%d/%d' % (
-                start + site.shift, len(content) - 1, len(content)))
+            self.send_header(
+                'Content-Range',
+                'bytes %d-%d/%d' % (start + site.shift, len(content) - 1, len(content)),
+            )
             content = content[start:]
         else:
             self.send_response(200)
@@ -56,11 +59,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return None
         if condition and condition not in site.headers.values() and not site.ignores_if_range:
             return None
-        return int(asked[len('bytes='):-1])
+        return int(asked[len('bytes=') : -1])
 
     def send_headers(self, site, length):
-        headers = {'Content-Type': 'application/gzip', 'Content-Length': str(length),
-                   'Connection': 'close', **site.headers}
+        headers = {
+            'Content-Type': 'application/gzip',
+            'Content-Length': str(length),
+            'Connection': 'close',
+            **site.headers,
+        }
         for name, value in headers.items():
             if value is not None:
                 self.send_header(name, value)
@@ -188,8 +195,9 @@ class Stop(BaseException):
     """An interruption: nothing but the test catches it."""
 
 
-def stop_at(monkeypatch: pytest.MonkeyPatch, module: types.ModuleType, name: str,
-            when: int | str) -> None:
+def stop_at(
+    monkeypatch: pytest.MonkeyPatch, module: types.ModuleType, name: str, when: int | str
+) -> None:
     """Interrupts a call of a function of a module.
 
     Args:

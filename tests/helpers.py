@@ -1,4 +1,5 @@
 """Functions that many tests share: speech-like audio, manifests, a small corpus, settings."""
+
 import os
 import pathlib
 import tempfile
@@ -48,7 +49,7 @@ def write_broken_flac(path: pathlib.Path, seconds: float, whole: float) -> None:
     can be decoded."""
     soundfile.write(path, speech(seconds), RATE)
     content = path.read_bytes()
-    path.write_bytes(content[:int(len(content) * whole)] + bytes(2000))
+    path.write_bytes(content[: int(len(content) * whole)] + bytes(2000))
 
 
 def write_manifest(path: str | os.PathLike, rows: Iterable[tuple[str, str]]) -> str:
@@ -69,8 +70,17 @@ def load_config(**values) -> settings.Config:
 
 def make_corpus(folder: pathlib.Path) -> pathlib.Path:
     """Writes train.csv, dev.csv, test.csv and wav/ into a folder: 5, 2 and 2 good utterances."""
-    words = ['one two', 'the red door', 'go home now', 'we all sleep', 'blue sky',
-             'good day', 'open it', 'fine weather', 'last one']
+    words = [
+        'one two',
+        'the red door',
+        'go home now',
+        'we all sleep',
+        'blue sky',
+        'good day',
+        'open it',
+        'fine weather',
+        'last one',
+    ]
     rows = [('wav/good%d.wav' % i, text) for i, text in enumerate(words)]
     for i, (name, _) in enumerate(rows):
         write_wav(folder / name, speech(1.2 + 0.1 * (i % 4), seed=i))

@@ -1,4 +1,5 @@
 """Whole runs of DeepSpeech.py in processes of their own, and what they print and write."""
+
 import concurrent.futures
 import contextlib
 import glob
@@ -40,9 +41,14 @@ def allowed(marked: bool):
 # Running
 
 
-def run_deepspeech(folder: str | os.PathLike, *arguments: str, hook: Callable | None = None,
-                   script: str | None = None, fresh: bool = False, **values
-                   ) -> subprocess.CompletedProcess:
+def run_deepspeech(
+    folder: str | os.PathLike,
+    *arguments: str,
+    hook: Callable | None = None,
+    script: str | None = None,
+    fresh: bool = False,
+    **values,
+) -> subprocess.CompletedProcess:
     """Runs DeepSpeech.py in `folder` on its manifests, small and quick, with more settings, in a
     process of its own.
 
@@ -62,19 +68,40 @@ def run_deepspeech(folder: str | os.PathLike, *arguments: str, hook: Callable | 
     """
     if not _marked:
         raise RuntimeError('a test that runs DeepSpeech.py needs the marker @pytest.mark.run')
-    small = {'importer': 'csv', 'train_files': 'train.csv', 'dev_files': 'dev.csv',
-             'test_files': 'test.csv', 'n_hidden': 32, 'epochs': 2, 'train_batch_size': 2,
-             'dev_batch_size': 2, 'test_batch_size': 2, 'display_step': 1, 'validation_step': 1,
-             'checkpoint_step': 1, 'report_count': 100, 'random_seed': 4567,
-             'checkpoint_dir': 'ckpt', 'logs_dir': 'logs', 'cache_dir': 'cache'}
+    small = {
+        'importer': 'csv',
+        'train_files': 'train.csv',
+        'dev_files': 'dev.csv',
+        'test_files': 'test.csv',
+        'n_hidden': 32,
+        'epochs': 2,
+        'train_batch_size': 2,
+        'dev_batch_size': 2,
+        'test_batch_size': 2,
+        'display_step': 1,
+        'validation_step': 1,
+        'checkpoint_step': 1,
+        'report_count': 100,
+        'random_seed': 4567,
+        'checkpoint_dir': 'ckpt',
+        'logs_dir': 'logs',
+        'cache_dir': 'cache',
+    }
     small.update(values)
     environment = {k: v for k, v in os.environ.items() if not k.startswith('ds_')}
     environment.update({'ds_' + k: str(v) for k, v in small.items() if v is not None})
     if fresh:
         command = [sys.executable, script or os.path.join(PROJECT, 'DeepSpeech.py'), *arguments]
-        return subprocess.run(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                              timeout=RUN_LIMIT_S)
+        return subprocess.run(
+            command,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=RUN_LIMIT_S,
+        )
     return run_forked(_main, arguments, hook, folder=folder, environment=environment)
 
 
@@ -89,11 +116,13 @@ def run_together(folder: str | os.PathLike, *runs: dict) -> list[subprocess.Comp
         return list(pool.map(lambda values: run_deepspeech(folder, **values), runs))
 
 
-def stop_and_resume(corpus: pathlib.Path, hook: Callable, **values
-                    ) -> tuple[subprocess.CompletedProcess, ...]:
+def stop_and_resume(
+    corpus: pathlib.Path, hook: Callable, **values
+) -> tuple[subprocess.CompletedProcess, ...]:
     """Returns (whole run, run that `hook` stops, run that resumes it) of two epochs."""
-    whole, stopped = run_together(corpus, dict(values, checkpoint_dir='whole'),
-                                  dict(values, hook=hook))
+    whole, stopped = run_together(
+        corpus, dict(values, checkpoint_dir='whole'), dict(values, hook=hook)
+    )
     assert stopped.returncode == 130, stopped.stdout
     resumed = run_deepspeech(corpus, restore_checkpoint=1, **values)
     assert resumed.returncode == 0, resumed.stdout
@@ -101,8 +130,9 @@ def stop_and_resume(corpus: pathlib.Path, hook: Callable, **values
     return whole, stopped, resumed
 
 
-def run_forked(function: Callable, *arguments, folder: str | os.PathLike,
-               environment: dict[str, str]) -> subprocess.CompletedProcess:
+def run_forked(
+    function: Callable, *arguments, folder: str | os.PathLike, environment: dict[str, str]
+) -> subprocess.CompletedProcess:
     """Calls function(*arguments) as if a program that does so were started from a shell.
 
     The process is forked from a server that has loaded TensorFlow, which saves seconds.
@@ -119,8 +149,9 @@ def run_forked(function: Callable, *arguments, folder: str | os.PathLike,
         multiprocessing.forkserver.ensure_running()  # it must find what it is to preload
     with tempfile.TemporaryDirectory() as place:
         output = os.path.join(place, 'output')
-        process = FORKS.Process(target=_forked, args=(function, arguments, str(folder),
-                                                      environment, output))
+        process = FORKS.Process(
+            target=_forked, args=(function, arguments, str(folder), environment, output)
+        )
         process.start()
         process.join(RUN_LIMIT_S)
         if process.is_alive():
@@ -136,18 +167,22 @@ def _forked(function, arguments, folder, environment, output):
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
-    for stream, opened in ((0, os.open(os.devnull, os.O_RDONLY)),
-                           (1, os.open(output, os.O_WRONLY | os.O_CREAT))):
+    for stream, opened in (
+        (0, os.open(os.devnull, os.O_RDONLY)),
+        (1, os.open(output, os.O_WRONLY | os.O_CREAT)),
+    ):
         os.dup2(opened, stream)
     os.dup2(1, 2)
-    sys.stdout, sys.stderr = (os.fdopen(stream, 'w', buffering=1, encoding='utf-8', closefd=False)
-                              for stream in (1, 2))
+    sys.stdout, sys.stderr = (
+        os.fdopen(stream, 'w', buffering=1, encoding='utf-8', closefd=False) for stream in (1, 2)
+    )
     sys.exit(function(*arguments))
 
 
 def _main(arguments, hook):
     """Runs the command line of DeepSpeech.py; returns the exit status."""
     import DeepSpeech  # not above, as this module is also for tests that start no run
+
     return DeepSpeech.main(list(arguments), hook)
 
 
@@ -191,8 +226,9 @@ def fails(run: subprocess.CompletedProcess, *words: str) -> None:
         assert word in line[0]
 
 
-def say_and_check(what: str, got: list[float], expected: list[float], tolerance: float = 1e-6
-                  ) -> None:
+def say_and_check(
+    what: str, got: list[float], expected: list[float], tolerance: float = 1e-6
+) -> None:
     """Asserts that values are equal up to a relative deviation, which `pytest -s` shows."""
     worst = np.abs(np.divide(got, expected) - 1).max()
     print('\ndeviation of %s: %.1e' % (what, worst))
@@ -204,8 +240,11 @@ def say_and_check(what: str, got: list[float], expected: list[float], tolerance:
 
 def checksums(folder: str | os.PathLike) -> dict[str, str]:
     """Returns {file name: SHA-256} of the checkpoint files in a folder."""
-    return {name: hashlib.sha256(pathlib.Path(folder, name).read_bytes()).hexdigest()
-            for name in sorted(os.listdir(folder)) if name.startswith('model')}
+    return {
+        name: hashlib.sha256(pathlib.Path(folder, name).read_bytes()).hexdigest()
+        for name in sorted(os.listdir(folder))
+        if name.startswith('model')
+    }
 
 
 def weights_of(path: str | os.PathLike) -> dict[str, np.ndarray]:
@@ -216,8 +255,10 @@ def weights_of(path: str | os.PathLike) -> dict[str, np.ndarray]:
 
 def read_strict(text: str):
     """Returns the content of a JSON text, which must not hold NaN or Infinity."""
+
     def refuse(constant):
         raise ValueError(constant)
+
     return json.loads(text, parse_constant=refuse)
 
 

@@ -1,4 +1,5 @@
 """Sums of gradients over several batches: by hand-worked numbers, and against the joined batch."""
+
 import functools
 
 import numpy as np
@@ -12,8 +13,16 @@ from util.tf1 import tf
 
 N_INPUT, N_CONTEXT, N_CHARACTER = 4, 1, 6
 LENGTHS, N_LABELS = [11, 7, 9, 8, 10, 6], [3, 2, 4, 1, 2, 3]
-SIZES = {'n_input': N_INPUT, 'n_context': N_CONTEXT, 'n_hidden_1': 6, 'n_hidden_2': 8,
-         'n_hidden_5': 9, 'n_cell_dim': 5, 'default_stddev': 0.1, 'dropout_rate': 0}
+SIZES = {
+    'n_input': N_INPUT,
+    'n_context': N_CONTEXT,
+    'n_hidden_1': 6,
+    'n_hidden_2': 8,
+    'n_hidden_5': 9,
+    'n_cell_dim': 5,
+    'default_stddev': 0.1,
+    'dropout_rate': 0,
+}
 
 
 def say(what, deviation):
@@ -30,9 +39,10 @@ def batch_of(rows):
         rng = np.random.default_rng(number)
         length = LENGTHS[number] + 2 * N_CONTEXT
         frames[row, :length] = rng.normal(size=(length, N_INPUT))
-        transcripts[row, :N_LABELS[number]] = rng.integers(0, N_CHARACTER - 1, N_LABELS[number])
-    return records.Batch(frames, [LENGTHS[r] for r in rows], transcripts,
-                         [N_LABELS[r] for r in rows])
+        transcripts[row, : N_LABELS[number]] = rng.integers(0, N_CHARACTER - 1, N_LABELS[number])
+    return records.Batch(
+        frames, [LENGTHS[r] for r in rows], transcripts, [N_LABELS[r] for r in rows]
+    )
 
 
 class Recording:
@@ -58,32 +68,44 @@ class Trainer:
             tf.set_random_seed(3)
             config = load_config(**{**SIZES, 'towers': towers, **values})
             self.batch = records.Batch(
-                tf.placeholder(tf.float32, [None, None, N_INPUT]), tf.placeholder(tf.int32, [None]),
-                tf.placeholder(tf.int32, [None, None]), tf.placeholder(tf.int32, [None]))
+                tf.placeholder(tf.float32, [None, None, N_INPUT]),
+                tf.placeholder(tf.int32, [None]),
+                tf.placeholder(tf.int32, [None, None]),
+                tf.placeholder(tf.int32, [None]),
+            )
             self.optimizer = DeepSpeech.create_optimizer(config)
             n_batches = accumulation.batch_counter() if config.accumulates else None
             step = tf.train.get_or_create_global_step()
             results = DeepSpeech.get_tower_results(
-                self.batch, ['/cpu:%d' % i for i in range(towers)], config=config,
-                n_character=N_CHARACTER, optimizer=self.optimizer)
+                self.batch,
+                ['/cpu:%d' % i for i in range(towers)],
+                config=config,
+                n_character=N_CHARACTER,
+                optimizer=self.optimizer,
+            )
             averaged = DeepSpeech.average_gradients(
-                results.gradients, DeepSpeech.tower_weights(results.towers))
+                results.gradients, DeepSpeech.tower_weights(results.towers)
+            )
             self.gradients = [gradient for gradient, _ in averaged]
             self.applied = []  # the gradients of each update
             recording = Recording(self.optimizer, self.applied)
             if config.accumulates:
                 self.update, self.accumulation = DeepSpeech._accumulating_update(
-                    recording, averaged, self.batch, results.avg_loss, n_batches, step, config)
+                    recording, averaged, self.batch, results.avg_loss, n_batches, step, config
+                )
             else:
-                self.update, self.accumulation = DeepSpeech._update(
-                    recording, averaged, results.avg_loss, step, config), None
+                self.update, self.accumulation = (
+                    DeepSpeech._update(recording, averaged, results.avg_loss, step, config),
+                    None,
+                )
             self.weights = tf.trainable_variables()
             self.session = tf.Session(config=tf.ConfigProto(device_count={'CPU': towers}))
             self.session.run(tf.global_variables_initializer())
             variables = tf.global_variables()
             self.initialisers = [v.initializer for v in variables]
-            self.first_values = dict(zip([v.initial_value for v in variables],
-                                         self.session.run(variables)))
+            self.first_values = dict(
+                zip([v.initial_value for v in variables], self.session.run(variables))
+            )
 
     def start_again(self):
         """Gives all variables the values that they had at first."""
@@ -99,8 +121,9 @@ class Trainer:
             [rows] = batches
             return self.session.run([self.update.number, self.update.loss], self.feed(rows))[1]
         for rows, weight in zip(batches, weights or [1.0] * len(batches)):
-            self.session.run(self.accumulation.add,
-                             {**self.feed(rows), self.accumulation.weight: weight})
+            self.session.run(
+                self.accumulation.add, {**self.feed(rows), self.accumulation.weight: weight}
+            )
         return self.session.run([self.update.number, self.update.loss])[1]
 
     def gradient(self, rows):
@@ -112,8 +135,11 @@ class Trainer:
 
     def sums(self):
         with self.graph.as_default():
-            return {v.op.name: self.session.run(v) for v in tf.global_variables()
-                    if v.op.name.startswith('accumulated/')}
+            return {
+                v.op.name: self.session.run(v)
+                for v in tf.global_variables()
+                if v.op.name.startswith('accumulated/')
+            }
 
 
 @functools.cache  # building a graph takes longer than an update
@@ -140,8 +166,9 @@ def applied(built, *args):
 
 
 @pytest.mark.parametrize('towers', (1, 2))
-@pytest.mark.parametrize('settings, normalised', [
-    ({}, {}), ({}, {'normalize_gradients': 1}), ({'rnn': 'vanilla'}, {})])
+@pytest.mark.parametrize(
+    'settings, normalised', [({}, {}), ({}, {'normalize_gradients': 1}), ({'rnn': 'vanilla'}, {})]
+)
 def test_three_rounds_of_two_are_one_batch_of_six(settings, normalised, towers):
     joined = trainer(towers, **settings)
     rounds = trainer(towers, numbatches_to_aggregate=3, **settings, **normalised)
@@ -151,8 +178,10 @@ def test_three_rounds_of_two_are_one_batch_of_six(settings, normalised, towers):
         loss = rounds.train([rows[0:2], rows[2:4], rows[4:6]])
         worst = max(worst, abs(loss / expected - 1))
         worst = max(worst, deviation(rounds.values(), joined.values()))
-    say('3 rounds against the joined batch, %d towers, %s' % (
-        towers, {**settings, **normalised}), worst)
+    say(
+        '3 rounds against the joined batch, %d towers, %s' % (towers, {**settings, **normalised}),
+        worst,
+    )
     assert worst < 1e-6
 
 
@@ -200,8 +229,7 @@ def test_a_batch_with_the_weight_0_changes_nothing():
 
 def test_equal_weights_and_batches_are_the_concatenation():
     for normalised in (0, 1):
-        rounds = trainer(importer='csv,csv', importer_weights='2,2',
-                         normalize_gradients=normalised)
+        rounds = trainer(importer='csv,csv', importer_weights='2,2', normalize_gradients=normalised)
         joined = trainer()
         _, expected = applied(joined, [[0, 2, 4, 1, 3, 5]])
         _, got = applied(rounds, [[0, 2, 4], [1, 3, 5]])
@@ -253,8 +281,14 @@ def by_hand(build, batches, **values):
         for gradient, loss, weight, utterances, labels in batches:
             lengths = [1] * (utterances - 1) + [labels - utterances + 1]
             batch = records.Batch(None, tf.constant([9] * utterances), None, tf.constant(lengths))
-            adding.append(sums.add([(tf.constant(gradient), variable)], tf.constant(loss), weight,
-                                   *accumulation.norm_and_scale(batch, config)))
+            adding.append(
+                sums.add(
+                    [(tf.constant(gradient), variable)],
+                    tf.constant(loss),
+                    weight,
+                    *accumulation.norm_and_scale(batch, config),
+                )
+            )
         mean = sums.mean()
         fetches = [accumulation.clip(mean.gradients, config)[0][0], mean.loss]
         session.run(tf.global_variables_initializer())
@@ -266,13 +300,17 @@ def by_hand(build, batches, **values):
 BATCHES = [([2.0, -8.0], 3.0, 1.0, 4, 10), ([6.0, 4.0], 5.0, 0.5, 2, 6)]
 
 
-@pytest.mark.parametrize('values, gradient, loss', [
-    # (2 + 0.5*6) / 1.5, (-8 + 0.5*4) / 1.5; (3 + 0.5*5) / 1.5
-    ({}, [10 / 3, -4.0], 11 / 3),
-    # (4*2 + 0.5*2*6) / (4 + 0.5*2), (4*-8 + 0.5*2*4) / 5; (4*3 + 0.5*2*5) / 5
-    ({'normalize_gradients': 1}, [14 / 5, -28 / 5], 17 / 5),
-    # the same sums over 10 + 0.5*6 labels
-    ({'normalize_gradients': 1, 'loss_norm': 'labels'}, [14 / 13, -28 / 13], 17 / 13)])
+@pytest.mark.parametrize(
+    'values, gradient, loss',
+    [
+        # (2 + 0.5*6) / 1.5, (-8 + 0.5*4) / 1.5; (3 + 0.5*5) / 1.5
+        ({}, [10 / 3, -4.0], 11 / 3),
+        # (4*2 + 0.5*2*6) / (4 + 0.5*2), (4*-8 + 0.5*2*4) / 5; (4*3 + 0.5*2*5) / 5
+        ({'normalize_gradients': 1}, [14 / 5, -28 / 5], 17 / 5),
+        # the same sums over 10 + 0.5*6 labels
+        ({'normalize_gradients': 1, 'loss_norm': 'labels'}, [14 / 13, -28 / 13], 17 / 13),
+    ],
+)
 def test_the_mean_by_hand(values, gradient, loss):
     got, got_loss = by_hand(lambda *pair: pair, BATCHES, **values)
     np.testing.assert_allclose(got, gradient, rtol=1e-6)
@@ -280,23 +318,33 @@ def test_the_mean_by_hand(values, gradient, loss):
 
 
 def test_elements_are_clipped_after_normalising():
-    got = by_hand(lambda gradient, loss: gradient, BATCHES, normalize_gradients=1,
-                  clip_grad_value=3)
+    got = by_hand(
+        lambda gradient, loss: gradient, BATCHES, normalize_gradients=1, clip_grad_value=3
+    )
     np.testing.assert_allclose(got, [14 / 5, -3], rtol=1e-6)
 
 
 def test_the_norm_is_clipped_after_the_elements():
     # [2.8, -3] of the length 4.1037, brought to 1
-    got = by_hand(lambda gradient, loss: gradient, BATCHES, normalize_gradients=1,
-                  clip_grad_value=3, clip_grad_norm=1)
+    got = by_hand(
+        lambda gradient, loss: gradient,
+        BATCHES,
+        normalize_gradients=1,
+        clip_grad_value=3,
+        clip_grad_norm=1,
+    )
     np.testing.assert_allclose(got, np.array([2.8, -3]) / np.sqrt(2.8**2 + 9), rtol=1e-6)
 
 
-@pytest.mark.parametrize('values, expected', [
-    ({}, [[3.0, -4.0], [12.0]]),
-    ({'clip_grad_value': 3.5}, [[3.0, -3.5], [3.5]]),
-    ({'clip_grad_norm': 6.5}, [[1.5, -2.0], [6.0]]),  # the norm of all is 13
-    ({'clip_grad_norm': 13.5}, [[3.0, -4.0], [12.0]])])
+@pytest.mark.parametrize(
+    'values, expected',
+    [
+        ({}, [[3.0, -4.0], [12.0]]),
+        ({'clip_grad_value': 3.5}, [[3.0, -3.5], [3.5]]),
+        ({'clip_grad_norm': 6.5}, [[1.5, -2.0], [6.0]]),  # the norm of all is 13
+        ({'clip_grad_norm': 13.5}, [[3.0, -4.0], [12.0]]),
+    ],
+)
 def test_clipping(values, expected):
     with tf.Graph().as_default(), tf.Session() as session:
         pairs = [(tf.constant([3.0, -4.0]), 'a'), (tf.constant([12.0]), 'b')]
@@ -321,5 +369,7 @@ def test_the_batches_of_an_update_drop_other_units():
         seed = DeepSpeech._dropout_seed(config, step, n_batches)
         seeds = {tuple(session.run(seed, {n_batches: n})) for n in range(4)}
         assert len(seeds) == 4
-        np.testing.assert_array_equal(session.run(seed, {n_batches: 0}), session.run(
-            DeepSpeech._dropout_seed(config, step, None)))
+        np.testing.assert_array_equal(
+            session.run(seed, {n_batches: 0}),
+            session.run(DeepSpeech._dropout_seed(config, step, None)),
+        )

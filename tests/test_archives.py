@@ -1,4 +1,5 @@
 """Unpacking: every format, archives that are hostile or damaged, an interruption."""
+
 import hashlib
 import os
 import shutil
@@ -8,14 +9,18 @@ import zipfile
 
 import pytest
 
-from fetching_helpers import (
-    Stop, files_below, put, refused, special, stop_at, tar_bytes, zip_bytes)
+from fetching_helpers import Stop, files_below, put, refused, special, stop_at, tar_bytes, zip_bytes
 from util.corpora import archives
 
 GOOD = {'corpus/wav/a.wav': b'first', 'corpus/wav/A.wav': b'other case', 'corpus/b.txt': b'b'}
-ARCHIVES = {'a.tar': tar_bytes(GOOD, 'w'), 'a.tar.gz': tar_bytes(GOOD), 'a.tgz': tar_bytes(GOOD),
-            'a.tar.bz2': tar_bytes(GOOD, 'w:bz2'), 'a.tar.xz': tar_bytes(GOOD, 'w:xz'),
-            'a.zip': zip_bytes(GOOD)}
+ARCHIVES = {
+    'a.tar': tar_bytes(GOOD, 'w'),
+    'a.tar.gz': tar_bytes(GOOD),
+    'a.tgz': tar_bytes(GOOD),
+    'a.tar.bz2': tar_bytes(GOOD, 'w:bz2'),
+    'a.tar.xz': tar_bytes(GOOD, 'w:xz'),
+    'a.zip': zip_bytes(GOOD),
+}
 
 
 @pytest.mark.parametrize('name', ARCHIVES)
@@ -33,16 +38,20 @@ def test_every_format_is_unpacked_beside_what_is_there(tmp_path, name):
 
 @pytest.mark.parametrize('name, make', (('a.tgz', tar_bytes), ('a.zip', zip_bytes)))
 def test_what_macos_hides_is_left_out(tmp_path, name, make):
-    archive = put(tmp_path, name, make({
-        'c/a.wav': b'a', 'c/._a.wav': b'x', 'c/.DS_Store': b'x', '__MACOSX/c/a.wav': b'x'}))
+    archive = put(
+        tmp_path,
+        name,
+        make({'c/a.wav': b'a', 'c/._a.wav': b'x', 'c/.DS_Store': b'x', '__MACOSX/c/a.wav': b'x'}),
+    )
     archives.unpack(archive, str(tmp_path / 'data'))
     assert files_below(tmp_path / 'data') == {'c/a.wav': b'a'}
 
 
 def test_names_that_mean_the_same_are_the_same(tmp_path):
     folders = [special(name, tarfile.DIRTYPE) for name in ('./', './c/empty')]
-    archive = put(tmp_path, 'a.tar', tar_bytes(
-        [*folders, ('./c//a.wav', b'1'), ('c/./b', b'2')], 'w'))
+    archive = put(
+        tmp_path, 'a.tar', tar_bytes([*folders, ('./c//a.wav', b'1'), ('c/./b', b'2')], 'w')
+    )
     archives.unpack(archive, str(tmp_path / 'data'))
     assert files_below(tmp_path / 'data') == {'c/a.wav': b'1', 'c/b': b'2'}
     assert os.path.isdir(tmp_path / 'data/c/empty')
@@ -104,32 +113,36 @@ def test_evil_members_are_refused_by_name_and_nothing_is_written(tmp_path, membe
 
 def without(content, at):
     """The content with the byte at this place turned round."""
-    return content[:at] + bytes([content[at] ^ 0xff]) + content[at + 1:]
+    return content[:at] + bytes([content[at] ^ 0xFF]) + content[at + 1 :]
 
 
 NOISE = hashlib.sha512(b'noise').digest() * 100
 NOISY = {'c/%d' % i: hashlib.sha512(b'%d' % i).digest() * 32 for i in range(8)}  # 2 kB each
 
 
-@pytest.mark.parametrize('name, content', (
-    ('cut-data.tar', tar_bytes(NOISY, 'w')[:5000]),
-    ('cut-header.tar', tar_bytes(NOISY, 'w')[:3 * 2560 + 100]),
-    ('cut-between.tar', tar_bytes(NOISY, 'w')[:3 * 2560]),
-    ('header.tar', without(tar_bytes(NOISY, 'w'), 3 * 2560 + 3)),
-    ('cut.tar.gz', tar_bytes(NOISY)[:-300]),
-    ('cut-end.tar.gz', tar_bytes(NOISY)[:-4]),
-    ('checksum.tar.gz', without(tar_bytes(NOISY), -6)),
-    ('data.tar.gz', without(tar_bytes(NOISY), 200)),
-    ('cut.tar.bz2', tar_bytes(NOISY, 'w:bz2')[:-20]),
-    ('data.tar.bz2', without(tar_bytes(NOISY, 'w:bz2'), 200)),
-    ('cut.tar.xz', tar_bytes(NOISY, 'w:xz')[:-20]),
-    ('data.tar.xz', without(tar_bytes(NOISY, 'w:xz'), 200)),
-    ('cut.zip', zip_bytes(NOISY)[:-30]),
-    ('data.zip', without(zip_bytes(NOISY), 60)),
-    ('empty.tar.gz', b''), ('empty.zip', b''),
-    ('page.tar.gz', b'<!DOCTYPE html><html><body>moved</body></html>' * 30),
-    ('noise.tgz', NOISE),
-))
+@pytest.mark.parametrize(
+    'name, content',
+    (
+        ('cut-data.tar', tar_bytes(NOISY, 'w')[:5000]),
+        ('cut-header.tar', tar_bytes(NOISY, 'w')[: 3 * 2560 + 100]),
+        ('cut-between.tar', tar_bytes(NOISY, 'w')[: 3 * 2560]),
+        ('header.tar', without(tar_bytes(NOISY, 'w'), 3 * 2560 + 3)),
+        ('cut.tar.gz', tar_bytes(NOISY)[:-300]),
+        ('cut-end.tar.gz', tar_bytes(NOISY)[:-4]),
+        ('checksum.tar.gz', without(tar_bytes(NOISY), -6)),
+        ('data.tar.gz', without(tar_bytes(NOISY), 200)),
+        ('cut.tar.bz2', tar_bytes(NOISY, 'w:bz2')[:-20]),
+        ('data.tar.bz2', without(tar_bytes(NOISY, 'w:bz2'), 200)),
+        ('cut.tar.xz', tar_bytes(NOISY, 'w:xz')[:-20]),
+        ('data.tar.xz', without(tar_bytes(NOISY, 'w:xz'), 200)),
+        ('cut.zip', zip_bytes(NOISY)[:-30]),
+        ('data.zip', without(zip_bytes(NOISY), 60)),
+        ('empty.tar.gz', b''),
+        ('empty.zip', b''),
+        ('page.tar.gz', b'<!DOCTYPE html><html><body>moved</body></html>' * 30),
+        ('noise.tgz', NOISE),
+    ),
+)
 def test_a_damaged_archive_is_refused_by_name(tmp_path, name, content):
     path = put(tmp_path, name, content)
     refused(archives.unpack, path, str(tmp_path / 'data'), says=[path, 'damaged'])

@@ -1,4 +1,5 @@
 """From samples to windows of MFCC, against a plain rewrite of the notebook's loop."""
+
 import os
 
 import numpy as np
@@ -27,12 +28,15 @@ def notebook_features(samples, numcep, numcontext, rate=RATE, stride=1):
 # The notebook's features
 
 
-@pytest.mark.parametrize('seconds, numcep, numcontext', [
-    (1.37, 26, 9), (0.9, 13, 4), (0.31, 5, 3), (0.5, 26, 0), (0.5, 1, 2)])
+@pytest.mark.parametrize(
+    'seconds, numcep, numcontext',
+    [(1.37, 26, 9), (0.9, 13, 4), (0.31, 5, 3), (0.5, 26, 0), (0.5, 1, 2)],
+)
 def test_features_are_the_notebooks(tmp_path, seconds, numcep, numcontext):
     samples = speech(seconds, seed=3)
-    features = audio.audiofile_to_input_vector(write_wav(tmp_path / 'a.wav', samples), numcep,
-                                               numcontext)
+    features = audio.audiofile_to_input_vector(
+        write_wav(tmp_path / 'a.wav', samples), numcep, numcontext
+    )
     expected = notebook_features(samples, numcep, numcontext)
     assert features.dtype == np.float32
     assert features.shape == (len(expected), numcep * (2 * numcontext + 1))
@@ -41,7 +45,7 @@ def test_features_are_the_notebooks(tmp_path, seconds, numcep, numcontext):
 
 @pytest.mark.parametrize('n_samples', [400, 401, 561, 1900])  # 1, 2, 3 and 11 frames
 def test_features_of_fewer_frames_than_context(tmp_path, n_samples):
-    samples = speech(1, seed=2)[3000:3000 + n_samples]
+    samples = speech(1, seed=2)[3000 : 3000 + n_samples]
     features = audio.audiofile_to_input_vector(write_wav(tmp_path / 'a.wav', samples), 4, 9)
     np.testing.assert_allclose(features, notebook_features(samples, 4, 9), atol=1e-5)
 
@@ -49,30 +53,34 @@ def test_features_of_fewer_frames_than_context(tmp_path, n_samples):
 @pytest.mark.parametrize('stride', [2, 3])
 def test_stride_drops_frames_before_the_context_is_cut(tmp_path, stride):
     samples = speech(0.6, seed=5)  # 59 frames
-    features = audio.audiofile_to_input_vector(write_wav(tmp_path / 'a.wav', samples), 7, 2,
-                                               stride=stride)
+    features = audio.audiofile_to_input_vector(
+        write_wav(tmp_path / 'a.wav', samples), 7, 2, stride=stride
+    )
     assert features.shape == ({2: 30, 3: 20}[stride], 35)
-    np.testing.assert_allclose(features, notebook_features(samples, 7, 2, stride=stride),
-                               atol=1e-5)
+    np.testing.assert_allclose(features, notebook_features(samples, 7, 2, stride=stride), atol=1e-5)
 
 
 def test_features_at_8_khz(tmp_path):
     samples = speech(0.7, seed=1, rate=8000)
-    features = audio.audiofile_to_input_vector(write_wav(tmp_path / 'a.wav', samples, 8000), 13,
-                                               9, sample_rate=8000)
+    features = audio.audiofile_to_input_vector(
+        write_wav(tmp_path / 'a.wav', samples, 8000), 13, 9, sample_rate=8000
+    )
     assert features.shape == (69, 247)
     np.testing.assert_allclose(features, notebook_features(samples, 13, 9, 8000), atol=1e-5)
 
 
 def test_features_of_ldc93s1(shared_data):
     path = shared_data('ldc93s1', 'LDC93S1.wav')
-    np.testing.assert_allclose(audio.audiofile_to_input_vector(str(path), 26, 9),
-                               np.load(SEED_FEATURES)['features_26_9'], atol=1e-5)
+    np.testing.assert_allclose(
+        audio.audiofile_to_input_vector(str(path), 26, 9),
+        np.load(SEED_FEATURES)['features_26_9'],
+        atol=1e-5,
+    )
 
 
 def test_normalisation_is_that_of_the_notebooks_numbers():
     expected = np.load(SEED_FEATURES)['features_26_9']
-    normalised, zero = expected[:, 9 * 26:10 * 26].astype(np.float64), expected[0, 0]
+    normalised, zero = expected[:, 9 * 26 : 10 * 26].astype(np.float64), expected[0, 0]
     frames = normalised - zero  # but for a factor, which the normalisation takes away
     features = audio.context_windows(audio.normalise(321.5 * frames, 9), 9)
     np.testing.assert_allclose(features, expected, atol=1e-5)
@@ -81,16 +89,36 @@ def test_normalisation_is_that_of_the_notebooks_numbers():
 # Frames and steps
 
 
-@pytest.mark.parametrize('n_samples, frames', [
-    (0, 1), (1, 1), (399, 1), (400, 1), (401, 2), (560, 2), (561, 3), (8000, 49), (16000, 99),
-    (32000, 199)])
+@pytest.mark.parametrize(
+    'n_samples, frames',
+    [
+        (0, 1),
+        (1, 1),
+        (399, 1),
+        (400, 1),
+        (401, 2),
+        (560, 2),
+        (561, 3),
+        (8000, 49),
+        (16000, 99),
+        (32000, 199),
+    ],
+)
 def test_frame_count_at_16_khz(n_samples, frames):
     assert audio.frame_count(n_samples) == frames
 
 
-@pytest.mark.parametrize('n_samples, rate, frames', [
-    (8000, 8000, 99), (200, 8000, 1), (201, 8000, 2), (281, 8000, 3), (44100, 44100, 99),
-    (552, 22050, 2)])  # 551.25 samples are a window of 551
+@pytest.mark.parametrize(
+    'n_samples, rate, frames',
+    [
+        (8000, 8000, 99),
+        (200, 8000, 1),
+        (201, 8000, 2),
+        (281, 8000, 3),
+        (44100, 44100, 99),
+        (552, 22050, 2),
+    ],
+)  # 551.25 samples are a window of 551
 def test_frame_count_at_other_rates(n_samples, rate, frames):
     assert audio.frame_count(n_samples, rate) == frames
 
@@ -103,9 +131,20 @@ def test_frame_count_is_what_the_mfcc_has(rate):
         assert frames.shape == (audio.frame_count(n_samples, rate), 3)
 
 
-@pytest.mark.parametrize('n_samples, stride, steps', [
-    (16000, 1, 99), (16000, 2, 50), (16240, 2, 50), (16241, 2, 51), (16000, 3, 33), (400, 2, 1),
-    (401, 2, 1), (561, 2, 2), (16000, 10, 10)])
+@pytest.mark.parametrize(
+    'n_samples, stride, steps',
+    [
+        (16000, 1, 99),
+        (16000, 2, 50),
+        (16240, 2, 50),
+        (16241, 2, 51),
+        (16000, 3, 33),
+        (400, 2, 1),
+        (401, 2, 1),
+        (561, 2, 2),
+        (16000, 10, 10),
+    ],
+)
 def test_steps_are_every_stride_th_frame(n_samples, stride, steps):
     assert audio.n_steps(n_samples, stride=stride) == steps
     assert len(audio.mfcc(speech(1.1)[:n_samples], numcep=2, stride=stride)) == steps
@@ -117,9 +156,10 @@ def test_every_frame_counts_by_default():
 
 def test_stride_keeps_the_first_frame():
     samples = speech(0.4)
-    np.testing.assert_array_equal(audio.mfcc(samples, numcep=5, stride=3),
-                                  audio.mfcc(samples, numcep=5)[[0, 3, 6, 9, 12, 15, 18, 21, 24,
-                                                                 27, 30, 33, 36]])
+    np.testing.assert_array_equal(
+        audio.mfcc(samples, numcep=5, stride=3),
+        audio.mfcc(samples, numcep=5)[[0, 3, 6, 9, 12, 15, 18, 21, 24, 27, 30, 33, 36]],
+    )
 
 
 def test_first_coefficient_is_the_log_energy():
@@ -158,10 +198,9 @@ def test_windows_have_mean_0_and_deviation_1(steps, numcontext):
 def test_normalisation_by_hand():
     # windows (0, 1), (1, 3), (3, 0) to either side: 0 1 3, 1 3 0 -> mean 8/6, of squares 20/6
     padded = audio.normalise(np.array([[1.0], [3.0]]), 1)
-    mean, deviation = 8 / 6, np.sqrt(20 / 6 - (8 / 6)**2)
+    mean, deviation = 8 / 6, np.sqrt(20 / 6 - (8 / 6) ** 2)
     assert padded.dtype == np.float32
-    np.testing.assert_allclose(padded[:, 0], (np.array([0, 1, 3, 0]) - mean) / deviation,
-                               rtol=1e-6)
+    np.testing.assert_allclose(padded[:, 0], (np.array([0, 1, 3, 0]) - mean) / deviation, rtol=1e-6)
 
 
 def test_normalised_margins_are_the_zeros_around_the_frames():
@@ -186,8 +225,10 @@ def test_frames_of_zeros_stay_zeros():
 
 def test_windows_hold_the_earliest_frame_first():
     padded = np.array([[0, 0], [1, 2], [3, 4], [5, 6], [0, 0]])
-    np.testing.assert_array_equal(audio.context_windows(padded, 1), [
-        [0, 0, 1, 2, 3, 4], [1, 2, 3, 4, 5, 6], [3, 4, 5, 6, 0, 0]])
+    np.testing.assert_array_equal(
+        audio.context_windows(padded, 1),
+        [[0, 0, 1, 2, 3, 4], [1, 2, 3, 4, 5, 6], [3, 4, 5, 6, 0, 0]],
+    )
 
 
 def test_windows_without_context_are_the_frames():

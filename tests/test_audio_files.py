@@ -1,4 +1,5 @@
 """Reading audio files of every kind: channels, rates, formats, parts, damage."""
+
 import csv
 import os
 import re
@@ -16,8 +17,22 @@ from util import audio
 def write_header(path, rate=RATE, channels=1, bits=16, data=b''):
     """Writes a WAV file with any header, right or wrong; returns its path."""
     frame = channels * bits // 8
-    header = struct.pack('<4sI4s4sIHHIIHH4sI', b'RIFF', 36 + len(data), b'WAVE', b'fmt ', 16, 1,
-                         channels, rate, rate * frame % 2**32, frame, bits, b'data', len(data))
+    header = struct.pack(
+        '<4sI4s4sIHHIIHH4sI',
+        b'RIFF',
+        36 + len(data),
+        b'WAVE',
+        b'fmt ',
+        16,
+        1,
+        channels,
+        rate,
+        rate * frame % 2**32,
+        frame,
+        bits,
+        b'data',
+        len(data),
+    )
     path.write_bytes(header + data)
     return str(path)
 
@@ -55,7 +70,8 @@ def test_stereo_with_a_silent_channel_has_the_features_of_mono(tmp_path):
     samples = speech(1.0)
     mono = audio.audiofile_to_input_vector(write_wav(tmp_path / 'a.wav', samples), 26, 9)
     duo = audio.audiofile_to_input_vector(
-        write_wav(tmp_path / 'b.wav', np.stack([samples, 0 * samples], 1)), 26, 9)
+        write_wav(tmp_path / 'b.wav', np.stack([samples, 0 * samples], 1)), 26, 9
+    )
     assert duo.shape == mono.shape == (99, 494)
     assert correlation(duo, mono) > 0.99
 
@@ -78,8 +94,7 @@ def test_other_rates_are_resampled(tmp_path, rate):
     assert len(samples) == 16000
     assert correlation(samples, signal(16000)) > 0.999
     features = audio.audiofile_to_input_vector(path, 26, 9)
-    expected = audio.audiofile_to_input_vector(
-        write_wav(tmp_path / 'b.wav', signal(16000)), 26, 9)
+    expected = audio.audiofile_to_input_vector(write_wav(tmp_path / 'b.wav', signal(16000)), 26, 9)
     assert features.shape == expected.shape
     assert correlation(features, expected) > 0.99
 
@@ -108,11 +123,21 @@ def test_no_samples_at_another_rate(tmp_path):
     assert audio.read_audio(write_wav(tmp_path / 'a.wav', [], 22050)).shape == (0,)
 
 
-@pytest.mark.parametrize('container, subtype, off', [
-    ('WAV', 'PCM_24', 0.001), ('WAV', 'PCM_32', 0.001), ('WAV', 'FLOAT', 0.001),
-    ('WAV', 'DOUBLE', 0.001), ('WAVEX', 'PCM_16', 0.001), ('WAVEX', 'FLOAT', 0.001),
-    ('RF64', 'PCM_16', 0.001), ('FLAC', 'PCM_16', 0.001), ('WAV', 'PCM_U8', 257),
-    ('NIST', 'PCM_16', 0.001)])
+@pytest.mark.parametrize(
+    'container, subtype, off',
+    [
+        ('WAV', 'PCM_24', 0.001),
+        ('WAV', 'PCM_32', 0.001),
+        ('WAV', 'FLOAT', 0.001),
+        ('WAV', 'DOUBLE', 0.001),
+        ('WAVEX', 'PCM_16', 0.001),
+        ('WAVEX', 'FLOAT', 0.001),
+        ('RF64', 'PCM_16', 0.001),
+        ('FLAC', 'PCM_16', 0.001),
+        ('WAV', 'PCM_U8', 257),
+        ('NIST', 'PCM_16', 0.001),
+    ],
+)
 def test_formats_under_the_name_wav(tmp_path, container, subtype, off):
     samples, path = speech(0.5), str(tmp_path / 'a.wav')
     soundfile.write(path, samples / 32768, RATE, format=container, subtype=subtype)
@@ -120,8 +145,9 @@ def test_formats_under_the_name_wav(tmp_path, container, subtype, off):
     np.testing.assert_allclose(audio.read_audio(path), samples, atol=off)
 
 
-@pytest.mark.parametrize('name', ['a.flac', 'a.mp3', 'a', 'a.raw', 'name with space.wav',
-                                  'caf\u00e9.wav'])
+@pytest.mark.parametrize(
+    'name', ['a.flac', 'a.mp3', 'a', 'a.raw', 'name with space.wav', 'caf\u00e9.wav']
+)
 def test_content_counts_not_the_name(tmp_path, name):
     samples = speech(0.2)
     shutil.copy(write_wav(tmp_path / 'source.wav', samples), tmp_path / name)
@@ -141,10 +167,21 @@ def test_long_audio_is_read_in_blocks(tmp_path, monkeypatch):
 # Parts of files
 
 
-@pytest.mark.parametrize('start_s, stop_s, first, last', [
-    (None, None, 0, 1000), (0.1, None, 100, 1000), (None, 0.25, 0, 250), (0.1, 0.25, 100, 250),
-    (0.0, 0.0, 0, 0), (0.25, 0.1, 0, 0), (0.9, 1.4, 900, 1000), (1.2, None, 0, 0),
-    (1.2, 1.4, 0, 0), (None, 5, 0, 1000)])
+@pytest.mark.parametrize(
+    'start_s, stop_s, first, last',
+    [
+        (None, None, 0, 1000),
+        (0.1, None, 100, 1000),
+        (None, 0.25, 0, 250),
+        (0.1, 0.25, 100, 250),
+        (0.0, 0.0, 0, 0),
+        (0.25, 0.1, 0, 0),
+        (0.9, 1.4, 900, 1000),
+        (1.2, None, 0, 0),
+        (1.2, 1.4, 0, 0),
+        (None, 5, 0, 1000),
+    ],
+)
 def test_part_of_a_file(tmp_path, monkeypatch, start_s, stop_s, first, last):
     samples = np.stack([np.arange(4000), -7 * np.arange(4000) // 2], 1)
     path = write_wav(tmp_path / 'a.wav', samples, 4000)
@@ -152,7 +189,7 @@ def test_part_of_a_file(tmp_path, monkeypatch, start_s, stop_s, first, last):
     for block in (1 << 22, 64):
         monkeypatch.setattr(audio, 'BLOCK_SAMPLES', block)
         read = audio.read_audio(path, 4000, start_s, stop_s)
-        np.testing.assert_allclose(read, samples[at * first:at * last].mean(axis=1))
+        np.testing.assert_allclose(read, samples[at * first : at * last].mean(axis=1))
     start, count = audio.segment(audio.audio_info(path), start_s, stop_s)
     assert count == len(read)
     assert start == at * first or not count
@@ -169,8 +206,7 @@ def test_one_channel(tmp_path):
     channels = np.int16([[100, 300, -100], [5, 0, 1], [9, 8, 7], [0, 3, 0]])
     path = write_wav(tmp_path / 'a.wav', channels)
     for channel in range(3):
-        np.testing.assert_array_equal(audio.read_audio(path, channel=channel),
-                                      channels[:, channel])
+        np.testing.assert_array_equal(audio.read_audio(path, channel=channel), channels[:, channel])
     assert '3' in reason(path, lambda path: audio.read_audio(path, channel=3))
 
 
@@ -191,8 +227,9 @@ def test_less_than_a_window_is_an_error(tmp_path, n_samples):
     path = write_wav(tmp_path / 'a.wav', speech(1)[:n_samples])
     assert len(audio.read_audio(path)) == n_samples
     message = reason(path, lambda path: audio.audiofile_to_input_vector(path, 26, 9))
-    assert message == ('too short: %d samples at 16000 Hz, expected one window of 25 ms or more'
-                       % n_samples)
+    assert message == (
+        'too short: %d samples at 16000 Hz, expected one window of 25 ms or more' % n_samples
+    )
 
 
 def test_one_window_is_one_step(tmp_path):
@@ -211,10 +248,16 @@ def test_length_is_checked_at_the_rate(rate, window):
 
 
 @pytest.mark.parametrize('read', [audio.audio_info, audio.read_audio])
-@pytest.mark.parametrize('name, content, message', [
-    ('a.wav', b'<html><body>' + b'not found ' * 30, 'not an audio file: .+'),
-    ('a.raw', b'not found ' * 30, 'not an audio file: .+'), ('a.wav', b'', 'not an audio file: .+'),
-    ('a.wav', None, 'cannot be read: No such file or directory'), ('', None, 'not a regular file')])
+@pytest.mark.parametrize(
+    'name, content, message',
+    [
+        ('a.wav', b'<html><body>' + b'not found ' * 30, 'not an audio file: .+'),
+        ('a.raw', b'not found ' * 30, 'not an audio file: .+'),
+        ('a.wav', b'', 'not an audio file: .+'),
+        ('a.wav', None, 'cannot be read: No such file or directory'),
+        ('', None, 'not a regular file'),
+    ],
+)
 def test_what_is_no_audio_file(tmp_path, read, name, content, message):
     if content is not None:
         (tmp_path / name).write_bytes(content)
@@ -265,14 +308,14 @@ def test_cut_header(tmp_path):
 def test_cut_samples_are_those_that_are_there(tmp_path):
     path, samples = tmp_path / 'a.wav', speech(0.1)
     write_wav(path, samples)
-    path.write_bytes(path.read_bytes()[:44 + 2 * 700 + 1])
+    path.write_bytes(path.read_bytes()[: 44 + 2 * 700 + 1])
     np.testing.assert_array_equal(audio.read_audio(str(path)), samples[:700])
 
 
 def test_cut_flac_is_damaged(tmp_path):
     path = tmp_path / 'a.flac'
     soundfile.write(str(path), speech(1.0), RATE)
-    path.write_bytes(path.read_bytes()[:path.stat().st_size // 2])
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     assert audio.audio_info(str(path)) == (RATE, 1, 16000)
     assert 'damaged audio' in reason(path)
 
@@ -320,8 +363,14 @@ def test_odd_wavs_are_read_whole_or_refused_with_a_reason(shared_data):
             assert read[row['file']] == int(known.group(1)), row['file']
     assert not {name for name in read if '_shn' in name or 'early-eof' in name or 'nan' in name}
     assert 'nltk_timit/sa1_sphere_damaged.wav' not in read
-    assert {'nltk_timit/sa1_sphere.wav', 'derived/data_size_ffffffff.wav', 'derived/ulaw.wav',
-            'lhotse/stereo.opus', 'derived/mp3_as.wav', 'derived/rf64.wav'} <= set(read)
+    assert {
+        'nltk_timit/sa1_sphere.wav',
+        'derived/data_size_ffffffff.wav',
+        'derived/ulaw.wav',
+        'lhotse/stereo.opus',
+        'derived/mp3_as.wav',
+        'derived/rf64.wav',
+    } <= set(read)
 
 
 def test_pipes_and_devices_are_refused_instead_of_waited_for(tmp_path):

@@ -1,4 +1,5 @@
 """Whole runs on bad input: utterances, settings, folders, disks."""
+
 import os
 import re
 import subprocess
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 
 from helpers import make_corpus, speech, write_broken_flac, write_manifest, write_wav
-from runs import (epochs, fails, final_line, newest_hyper, read_strict, run_deepspeech)
+from runs import epochs, fails, final_line, newest_hyper, read_strict, run_deepspeech
 from util.tf1 import tf
 
 pytestmark = pytest.mark.run
@@ -20,10 +21,17 @@ def test_bad_utterances_are_named_and_change_nothing(corpus):
     write_wav(corpus / 'wav/tick.wav', speech(0.01))
     write_wav(corpus / 'wav/fine.wav', speech(1.0))
     (corpus / 'wav/page.wav').write_text('<html>404</html>')
-    bad = [('wav/fast.wav', 'a bee ' * 10), ('wav/none.wav', 'hello there'),
-           ('wav/tick.wav', 'hello there'), ('wav/page.wav', 'hello there'),
-           ('wav/missing.wav', 'hello there'), ('wav/fine.wav', 'thank you \u0441arol'),
-           ('wav/fine.wav', 'room 42'), ('wav/fine.wav', ''), ('wav/fine.wav', '    ')]
+    bad = [
+        ('wav/fast.wav', 'a bee ' * 10),
+        ('wav/none.wav', 'hello there'),
+        ('wav/tick.wav', 'hello there'),
+        ('wav/page.wav', 'hello there'),
+        ('wav/missing.wav', 'hello there'),
+        ('wav/fine.wav', 'thank you \u0441arol'),
+        ('wav/fine.wav', 'room 42'),
+        ('wav/fine.wav', ''),
+        ('wav/fine.wav', '    '),
+    ]
     for name in ('train', 'dev', 'test'):
         lines = (corpus / (name + '.csv')).read_text().splitlines()[1:]
         rows = [(line.split(',')[0], line.split(',')[2]) for line in lines]
@@ -55,8 +63,8 @@ def test_nothing_usable_left_stops_cleanly(corpus):
 
 @pytest.fixture(scope='module')
 def odd(tmp_path_factory):
-    """Output of a run on audio that is broken in its midst, of other rates, of two channels, silent,
-    and constant."""
+    """Output of a run on audio that is broken in its midst, has other rates or two channels, is
+    silent or constant."""
     folder = make_corpus(tmp_path_factory.mktemp('odd'))
     write_broken_flac(folder / 'wav/half.flac', 3.0, 0.5)
     for rate in (8000, 22050, 44100):
@@ -65,8 +73,15 @@ def odd(tmp_path_factory):
     write_wav(folder / 'wav/mute.wav', np.zeros(32000))
     write_wav(folder / 'wav/flat.wav', np.full(32000, 1000))
     with open(folder / 'train.csv', 'a') as manifest:
-        for name in ('half.flac', 'r8000.wav', 'r22050.wav', 'r44100.wav', 'duo.wav', 'mute.wav',
-                     'flat.wav'):
+        for name in (
+            'half.flac',
+            'r8000.wav',
+            'r22050.wav',
+            'r44100.wav',
+            'duo.wav',
+            'mute.wav',
+            'flat.wav',
+        ):
             manifest.write('wav/%s,0,good morning\n' % name)
     run = run_deepspeech(folder, epochs=3)
     assert run.returncode == 0, run.stdout
@@ -119,8 +134,9 @@ SPACE_TAKEN = dict(checkpoint_dir=700_000, logs_dir=1_036_000, export_dir=950_00
 def small_disk(corpus):
     """A folder of `corpus` on a file system of its own that holds 1 MiB."""
     (corpus / 'small').mkdir()
-    if subprocess.run(['mount', '-t', 'tmpfs', '-o', 'size=1m', 'tmpfs', corpus / 'small'],
-                      capture_output=True).returncode:
+    if subprocess.run(
+        ['mount', '-t', 'tmpfs', '-o', 'size=1m', 'tmpfs', corpus / 'small'], capture_output=True
+    ).returncode:
         pytest.skip('no permission to mount')
     yield corpus / 'small'
     subprocess.run(['umount', corpus / 'small'], check=True)
@@ -143,12 +159,15 @@ def test_missing_test_manifest_is_found_before_training(corpus):
     fails(run_deepspeech(corpus, test_files='nowhere.csv'), 'nowhere.csv')
 
 
-@pytest.mark.parametrize('name, value, words', [
-    ('use_warpctc', '1', ['ds_use_warpctc', 'GPU']),
-    ('restore_checkpoint', 'maybe', ['ds_restore_checkpoint', 'maybe']),
-    ('training_iters', '0', ['ds_training_iters', 'ds_restore_checkpoint']),
-    ('importer', 'cvs', ['ds_importer', 'csv', 'cvs']),
-])
+@pytest.mark.parametrize(
+    'name, value, words',
+    [
+        ('use_warpctc', '1', ['ds_use_warpctc', 'GPU']),
+        ('restore_checkpoint', 'maybe', ['ds_restore_checkpoint', 'maybe']),
+        ('training_iters', '0', ['ds_training_iters', 'ds_restore_checkpoint']),
+        ('importer', 'cvs', ['ds_importer', 'csv', 'cvs']),
+    ],
+)
 def test_settings_that_cannot_work_stop_cleanly(corpus, name, value, words):
     if name == 'training_iters':
         fails(run_deepspeech(corpus, epochs=None, training_iters=0), *words)

@@ -1,23 +1,42 @@
 """The benchmark: its arithmetic and its report, and each of its measurements in a small size."""
+
 import pytest
 
 from util import errors
 from util.tools import benchmark, benchmark_measurements as measurements, benchmark_report as report
 
 FIGURES = {
-    'cores': 2, 'peak_gflops': 300.0,
-    'steps': [{'implementation': name, **size._asdict(), 'seconds': seconds, 'memory_mb': memory,
-               'process_mb': memory + 300}
-              for name, size, seconds, memory in (
-                  ('own', measurements.MAIN, 1.0, 500), ('torch', measurements.MAIN, 1.25, 625),
-                  ('block', measurements.MAIN, 2.5, 700), ('own', measurements.SIZES[1], 4.0, 900),
-                  ('own', measurements.SMALL, 0.5, 300), ('own', measurements.SHORT, 0.3, 300),
-                  ('own', measurements.LONG, 2.4, 900), ('vanilla', measurements.MAIN, 0.3, 250),
-                  ('torch vanilla', measurements.MAIN, 0.6, 300))],
-    'decoding': {'seconds': {'ours': 1.0, 'one_operation': 2.0}, 'identical': True,
-                 'audio_seconds': 48.0},
+    'cores': 2,
+    'peak_gflops': 300.0,
+    'steps': [
+        {
+            'implementation': name,
+            **size._asdict(),
+            'seconds': seconds,
+            'memory_mb': memory,
+            'process_mb': memory + 300,
+        }
+        for name, size, seconds, memory in (
+            ('own', measurements.MAIN, 1.0, 500),
+            ('torch', measurements.MAIN, 1.25, 625),
+            ('block', measurements.MAIN, 2.5, 700),
+            ('own', measurements.SIZES[1], 4.0, 900),
+            ('own', measurements.SMALL, 0.5, 300),
+            ('own', measurements.SHORT, 0.3, 300),
+            ('own', measurements.LONG, 2.4, 900),
+            ('vanilla', measurements.MAIN, 0.3, 250),
+            ('torch vanilla', measurements.MAIN, 0.6, 300),
+        )
+    ],
+    'decoding': {
+        'seconds': {'ours': 1.0, 'one_operation': 2.0},
+        'identical': True,
+        'audio_seconds': 48.0,
+    },
     'feeding': {'seconds': {'computed': 2.0, 'cached': 0.5}, 'audio_seconds': 100.0},
-    'start': {'seconds': 5.0}, 'export': {'seconds': {'1': 0.05, '5': 0.25}}}
+    'start': {'seconds': 5.0},
+    'export': {'seconds': {'1': 0.05, '5': 0.25}},
+}
 
 
 @pytest.fixture
@@ -38,13 +57,22 @@ def test_operations_of_a_step_by_hand():
 
 def test_ratios(figures):
     assert list(figures['ratios'].values()) == pytest.approx(
-        [0.8, 0.5, 0.8, 0.4, 1 / 8.1, 8, 8, 0.5])
+        [0.8, 0.5, 0.8, 0.4, 1 / 8.1, 8, 8, 0.5]
+    )
 
 
 def test_table_and_picture(figures, tmp_path):
     lines = report.table(figures).splitlines()
-    assert lines[0].split() == ['measurement', 'ms', 'audio', 's/s', 'GFLOP/s', 'of', 'peak',
-                                'memory']
+    assert lines[0].split() == [
+        'measurement',
+        'ms',
+        'audio',
+        's/s',
+        'GFLOP/s',
+        'of',
+        'peak',
+        'memory',
+    ]
     own = [line for line in lines if line.startswith('step, own, 494 wide, 16 x 300')][0].split()
     assert own[-7:] == ['1000.0', '48', '209', '70', '%', '500', 'MB']
     assert ' 0.80  ratio: step, PyTorch, 494 wide, 16 x 300' in lines
@@ -63,7 +91,11 @@ def test_a_file_that_cannot_be_written_is_found_before_measuring(tmp_path, capsy
 def assert_measured(step, implementation):
     """Asserts what must hold of the figures of a step 8 wide, 3 x 11."""
     assert (step['implementation'], step['n_hidden'], step['batch_size'], step['n_steps']) == (
-        implementation, 8, 3, 11)
+        implementation,
+        8,
+        3,
+        11,
+    )
     assert 0 < step['seconds'] < 60 and step['process_mb'] > step['memory_mb'] > 0
 
 

@@ -1,4 +1,5 @@
 """Caches of headers and features: what is found again, and what is computed anew."""
+
 import os
 import pathlib
 import threading
@@ -90,8 +91,9 @@ def test_features_come_back_in_the_next_run(tmp_path, wav):
     first.close()
     second = feature_cache(tmp_path / 'c')
     np.testing.assert_array_equal(second.get(utterance(wav)), features(4))
-    np.testing.assert_array_equal(second.get(utterance(wav, start_s=0.1, stop_s=0.3)),
-                                  features(2, seed=1))
+    np.testing.assert_array_equal(
+        second.get(utterance(wav, start_s=0.1, stop_s=0.3)), features(2, seed=1)
+    )
     np.testing.assert_array_equal(second.get(utterance(wav, channel=1)), features(7, seed=2))
     assert second.get(utterance(wav, start_s=0.1)) is None
 
@@ -150,6 +152,7 @@ def test_two_runs_append_to_one_file(tmp_path, wav):
         for n in range(30):
             put(caches[which], utterance(wav, channel=100 * which + n), features(3, seed=n))
             caches[which].flush()
+
     threads = [threading.Thread(target=fill, args=(which,)) for which in range(2)]
     for thread in threads:
         thread.start()
@@ -161,5 +164,6 @@ def test_two_runs_append_to_one_file(tmp_path, wav):
     together = feature_cache(tmp_path / 'c')
     for which in range(2):
         for n in range(30):
-            np.testing.assert_array_equal(together.get(utterance(wav, channel=100 * which + n)),
-                                          features(3, seed=n))
+            np.testing.assert_array_equal(
+                together.get(utterance(wav, channel=100 * which + n)), features(3, seed=n)
+            )

@@ -1,4 +1,5 @@
 """The report on a corpus, as a command of its own."""
+
 import logging
 import os
 import subprocess
@@ -14,9 +15,16 @@ from util.tools import check_data
 
 def environment(**values):
     """The environment for `make_corpus` with more settings."""
-    return settings.environment_with(**{
-        'importer': 'csv', 'train_files': 'train.csv', 'dev_files': 'dev.csv',
-        'test_files': 'test.csv', 'cache_dir': 'cache', **values})
+    return settings.environment_with(
+        **{
+            'importer': 'csv',
+            'train_files': 'train.csv',
+            'dev_files': 'dev.csv',
+            'test_files': 'test.csv',
+            'cache_dir': 'cache',
+            **values,
+        }
+    )
 
 
 @pytest.fixture
@@ -45,17 +53,25 @@ def test_report_of_a_corpus_with_faults_by_the_file_as_a_program(corpus):
     with open(corpus / 'train.csv', 'a') as manifest:
         manifest.write('wav/r8.wav,0,last one\nwav/page.wav,0,hello\nwav/r8.wav,0,room 42 4\n')
     program = os.path.join(PROJECT, 'util', 'tools', 'check_data.py')
-    done = subprocess.run([sys.executable, program, 'lengths.png'], cwd=corpus, env=environment(),
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    done = subprocess.run(
+        [sys.executable, program, 'lengths.png'],
+        cwd=corpus,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
     assert done.returncode == 0, done.stdout
     lines = done.stdout.splitlines()
     # 1.2, 1.3, 1.4, 1.5, 1.2 and the added 1.5 s
-    assert lines[0] == ('train 6 utterances, 8.1 s (0.00 hours); shortest 1.20 s, median 1.35 s, '
-                        'longest 1.50 s')
+    assert lines[0] == (
+        'train 6 utterances, 8.1 s (0.00 hours); shortest 1.20 s, median 1.35 s, longest 1.50 s'
+    )
     # of 6 times 150 (or 149) frames; lengths 120, 130, 140, 150, 120, 150 in one batch
     assert lines[1].strip() == '10.1 % of the frames in batches of 64 are padding'
-    assert lines[2].strip() == ('15 words; 1 at 8000 Hz with 1 channel, '
-                                '5 at 16000 Hz with 1 channel')
+    assert lines[2].strip() == (
+        '15 words; 1 at 8000 Hz with 1 channel, 5 at 16000 Hz with 1 channel'
+    )
     assert 'excluded: 2 utterances' in lines
     assert '      1 not an audio file' in lines
     assert "      2 '4' (U+0034), as in wav/r8.wav: room 42 4" in lines
@@ -75,7 +91,9 @@ def test_status_says_that_training_could_not_start(corpus, check):
 
 def test_wrong_setting_is_one_line(check):
     assert check(limit_dev='x') == (
-        1, "error: ds_limit_dev must be an integer of at least 0, got 'x'\n")
+        1,
+        "error: ds_limit_dev must be an integer of at least 0, got 'x'\n",
+    )
 
 
 @pytest.mark.parametrize('picture', ('nowhere/lengths.png', 'lengths.nonsense'))

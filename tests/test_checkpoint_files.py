@@ -1,4 +1,5 @@
 """Checkpoint files: the newest whole one, what damage looks like, names, geometry, restoring."""
+
 import os
 import shutil
 
@@ -13,10 +14,23 @@ FW, BW = (('bidirectional_rnn/%s/basic_lstm_cell/' % d) for d in ('fw', 'bw'))
 NOTEBOOK_FW, NOTEBOOK_BW = (('BiRNN/%s/BasicLSTMCell/Linear/' % d) for d in ('FW', 'BW'))
 
 # n_features 6, n_hidden_1 7, n_hidden_2 8, n_cell_dim 3 (n_hidden_3 6), n_hidden_5 5, 4 labels
-SHAPES = {'h1': [6, 7], 'h2': [7, 8], 'h3': [8, 6], 'h5': [6, 5], 'h6': [5, 4],
-          FW + 'kernel': [9, 12], FW + 'bias': [12], BW + 'kernel': [9, 12], BW + 'bias': [12]}
-NOTEBOOK_NAME = {FW + 'kernel': NOTEBOOK_FW + 'Matrix', FW + 'bias': NOTEBOOK_FW + 'Bias',
-                 BW + 'kernel': NOTEBOOK_BW + 'Matrix', BW + 'bias': NOTEBOOK_BW + 'Bias'}
+SHAPES = {
+    'h1': [6, 7],
+    'h2': [7, 8],
+    'h3': [8, 6],
+    'h5': [6, 5],
+    'h6': [5, 4],
+    FW + 'kernel': [9, 12],
+    FW + 'bias': [12],
+    BW + 'kernel': [9, 12],
+    BW + 'bias': [12],
+}
+NOTEBOOK_NAME = {
+    FW + 'kernel': NOTEBOOK_FW + 'Matrix',
+    FW + 'bias': NOTEBOOK_FW + 'Bias',
+    BW + 'kernel': NOTEBOOK_BW + 'Matrix',
+    BW + 'bias': NOTEBOOK_BW + 'Bias',
+}
 NOTEBOOK_SHAPES = {NOTEBOOK_NAME.get(name, name): shape for name, shape in SHAPES.items()}
 DATA = '.data-00000-of-00001'
 
@@ -24,8 +38,10 @@ DATA = '.data-00000-of-00001'
 def values_of(shapes, number):
     """Returns values that tell variables and checkpoints apart: the number plus a fraction for
     each name."""
-    return {name: np.full(shape, number + i / 100, np.float32)
-            for i, (name, shape) in enumerate(sorted(shapes.items()))}
+    return {
+        name: np.full(shape, number + i / 100, np.float32)
+        for i, (name, shape) in enumerate(sorted(shapes.items()))
+    }
 
 
 def save(directory, *numbers, shapes=None, relative=True):
@@ -38,8 +54,14 @@ def save(directory, *numbers, shapes=None, relative=True):
         for number in numbers:
             for name, value in values_of(shapes, number).items():
                 variables[name].load(value, session)
-            paths.append(saver.save(session, os.path.join(directory, 'model.ckpt'),
-                                    global_step=number, write_meta_graph=False))
+            paths.append(
+                saver.save(
+                    session,
+                    os.path.join(directory, 'model.ckpt'),
+                    global_step=number,
+                    write_meta_graph=False,
+                )
+            )
     return paths
 
 
@@ -71,8 +93,9 @@ def test_candidates_follow_the_state_file_rather_than_the_numbers(tmp_path):
 
 @pytest.mark.parametrize('relative', (True, False))
 @pytest.mark.parametrize('old_place', ('kept', 'damaged', 'deleted'))
-def test_a_copied_directory_is_used_itself_and_not_the_place_it_came_from(tmp_path, relative,
-                                                                          old_place):
+def test_a_copied_directory_is_used_itself_and_not_the_place_it_came_from(
+    tmp_path, relative, old_place
+):
     here, there = str(tmp_path / 'here'), str(tmp_path / 'there')
     paths = save(there, 1, 2, relative=relative)
     shutil.copytree(there, here)
@@ -88,8 +111,16 @@ def test_a_copied_directory_is_used_itself_and_not_the_place_it_came_from(tmp_pa
     assert checkpoint_files.newest_whole(here) == expected[0]
 
 
-@pytest.mark.parametrize('state', (None, b'', b'\xff\xfe\x00garbage', b'no state file at all',
-                                   b'all_model_checkpoint_paths: "model.ckpt-9'))
+@pytest.mark.parametrize(
+    'state',
+    (
+        None,
+        b'',
+        b'\xff\xfe\x00garbage',
+        b'no state file at all',
+        b'all_model_checkpoint_paths: "model.ckpt-9',
+    ),
+)
 def test_without_a_readable_state_file_the_numbers_count(tmp_path, state):
     paths = save(str(tmp_path), 8, 9, 10)  # as text, 9 comes after 10
     if state is None:
@@ -123,9 +154,18 @@ def test_the_best_checkpoint_is_apart_from_the_others(tmp_path):
     assert checkpoint_files.candidates(str(tmp_path / 'best')) == best
 
 
-@pytest.mark.parametrize('path, expected', [
-    ('a/model.ckpt-12', 12), ('model.ckpt-0', 0), ('run-7/model.ckpt-0030', 30),
-    ('run-7/model.ckpt', -1), ('model.ckpt-', -1), ('model.ckpt-3.index', -1), ('', -1)])
+@pytest.mark.parametrize(
+    'path, expected',
+    [
+        ('a/model.ckpt-12', 12),
+        ('model.ckpt-0', 0),
+        ('run-7/model.ckpt-0030', 30),
+        ('run-7/model.ckpt', -1),
+        ('model.ckpt-', -1),
+        ('model.ckpt-3.index', -1),
+        ('', -1),
+    ],
+)
 def test_number_at_the_end_of_a_name(path, expected):
     assert checkpoint_files.number(path) == expected
 
@@ -135,14 +175,16 @@ def test_number_at_the_end_of_a_name(path, expected):
 DAMAGES = {
     'data cut to half': lambda path: cut(path + DATA),
     'data cut to nothing': lambda path: cut(path + DATA, 0),
-    'data short of one byte': lambda path: os.truncate(path + DATA,
-                                                       os.path.getsize(path + DATA) - 1),
+    'data short of one byte': lambda path: os.truncate(
+        path + DATA, os.path.getsize(path + DATA) - 1
+    ),
     'data overwritten': lambda path: overwrite(path + DATA),
     'data deleted': lambda path: os.remove(path + DATA),
     'index deleted': lambda path: os.remove(path + '.index'),
     'index cut to half': lambda path: cut(path + '.index'),
     'index cut to nothing': lambda path: cut(path + '.index', 0),
-    'index overwritten': lambda path: overwrite(path + '.index')}
+    'index overwritten': lambda path: overwrite(path + '.index'),
+}
 
 
 def test_a_whole_checkpoint_is_not_damaged(tmp_path):
@@ -159,8 +201,9 @@ def test_damage_is_told_in_one_line(tmp_path, kind):
 
 
 @pytest.mark.parametrize('kind', DAMAGES)
-def test_the_one_before_is_taken_where_the_newest_is_damaged_and_that_is_said(tmp_path, caplog,
-                                                                              kind):
+def test_the_one_before_is_taken_where_the_newest_is_damaged_and_that_is_said(
+    tmp_path, caplog, kind
+):
     paths = save(str(tmp_path), 1, 2, 3)
     DAMAGES[kind](paths[2])
     assert checkpoint_files.newest_whole(str(tmp_path)) == paths[1]
@@ -195,9 +238,15 @@ def test_where_all_are_damaged_each_is_named(tmp_path, with_state):
 
 
 def test_variables_are_found_by_our_names_and_by_the_notebooks(tmp_path):
-    ours, = save(str(tmp_path / 'ours'), 1)
-    theirs, = save(str(tmp_path / 'theirs'), 1, shapes=dict(NOTEBOOK_SHAPES, **{
-        NOTEBOOK_FW + 'Matrix/Adam': [9, 12], NOTEBOOK_BW + 'Bias/Adam_1': [12]}))
+    (ours,) = save(str(tmp_path / 'ours'), 1)
+    (theirs,) = save(
+        str(tmp_path / 'theirs'),
+        1,
+        shapes=dict(
+            NOTEBOOK_SHAPES,
+            **{NOTEBOOK_FW + 'Matrix/Adam': [9, 12], NOTEBOOK_BW + 'Bias/Adam_1': [12]},
+        ),
+    )
     our_reader, their_reader = (tf.train.load_checkpoint(path) for path in (ours, theirs))
     for name in SHAPES:
         assert checkpoint_files.name_in(our_reader, name) == name
@@ -221,8 +270,13 @@ def test_a_variable_that_the_checkpoint_lacks_has_no_name_in_it(tmp_path):
 def test_widths_are_read_from_the_shapes():
     geometry = checkpoint_files.geometry_of(SHAPES)
     by_setting = {name: units for name, units in geometry.items() if name.startswith('ds_')}
-    assert by_setting == {'ds_rnn': 'lstm', 'ds_n_hidden_1': 7, 'ds_n_hidden_2': 8,
-                          'ds_n_cell_dim': 3, 'ds_n_hidden_5': 5}
+    assert by_setting == {
+        'ds_rnn': 'lstm',
+        'ds_n_hidden_1': 7,
+        'ds_n_hidden_2': 8,
+        'ds_n_cell_dim': 3,
+        'ds_n_hidden_5': 5,
+    }
     [features] = [units for name, units in geometry.items() if 'ds_n_context' in name]
     [labels] = [units for name, units in geometry.items() if 'ds_alphabet' in name]
     assert (features, labels, len(geometry)) == (6, 4, 7)
@@ -235,16 +289,25 @@ def test_the_same_geometry_passes(tmp_path, shapes):
 
 
 @pytest.mark.parametrize('shapes', (SHAPES, NOTEBOOK_SHAPES))
-@pytest.mark.parametrize('variable, wanted, setting, there, here', [
-    ('h1', [6, 70], 'ds_n_hidden_1', 7, 70), ('h2', [7, 80], 'ds_n_hidden_2', 8, 80),
-    ('h5', [6, 50], 'ds_n_hidden_5', 5, 50), ('h6', [5, 40], 'ds_alphabet', 4, 40),
-    ('h1', [60, 7], 'ds_n_context', 6, 60), (FW + 'kernel', [9, 120], 'ds_n_cell_dim', 3, 30)])
-def test_another_geometry_is_an_error_with_both_values(tmp_path, shapes, variable, wanted, setting,
-                                                       there, here):
+@pytest.mark.parametrize(
+    'variable, wanted, setting, there, here',
+    [
+        ('h1', [6, 70], 'ds_n_hidden_1', 7, 70),
+        ('h2', [7, 80], 'ds_n_hidden_2', 8, 80),
+        ('h5', [6, 50], 'ds_n_hidden_5', 5, 50),
+        ('h6', [5, 40], 'ds_alphabet', 4, 40),
+        ('h1', [60, 7], 'ds_n_context', 6, 60),
+        (FW + 'kernel', [9, 120], 'ds_n_cell_dim', 3, 30),
+    ],
+)
+def test_another_geometry_is_an_error_with_both_values(
+    tmp_path, shapes, variable, wanted, setting, there, here
+):
     [path] = save(str(tmp_path), 1, shapes=shapes)
     with pytest.raises(errors.CheckpointError) as error:
         checkpoint_files.check_geometry(
-            path, checkpoint_files.geometry_of(dict(SHAPES, **{variable: wanted})))
+            path, checkpoint_files.geometry_of(dict(SHAPES, **{variable: wanted}))
+        )
     message = str(error.value)
     assert path in message and setting in message and '\n' not in message
     assert '%d there and %d here' % (there, here) in message

@@ -1,4 +1,5 @@
 """Settings: defaults, where their values come from, what loading them leaves alone."""
+
 import dataclasses
 import glob
 import json
@@ -16,32 +17,83 @@ from util import config as settings, errors
 # What depends on other settings is here what it is with nothing else set.
 DEFAULTS = {
     # the notebook's
-    'importer': 'digits', 'learning_rate': 0.001, 'beta1': 0.9, 'beta2': 0.999, 'epsilon': 1e-8,
-    'training_iters': 15, 'batch_size': 64, 'display_step': 1, 'validation_step': 1,
-    'checkpoint_step': 5, 'restore_checkpoint': False, 'export_dir': '', 'remove_export': False,
-    'use_warpctc': False, 'default_stddev': 0.1, 'dropout_rate': 0.05, 'relu_clip': 20.0,
-    'do_fulltrace': False, 'logs_dir': 'logs', 'b1_stddev': 0.1, 'h1_stddev': 0.1, 'b2_stddev': 0.1,
-    'h2_stddev': 0.1, 'b3_stddev': 0.1, 'h3_stddev': 0.1, 'b5_stddev': 0.1, 'h5_stddev': 0.1,
-    'b6_stddev': 0.1, 'h6_stddev': 0.1,
+    'importer': 'digits',
+    'learning_rate': 0.001,
+    'beta1': 0.9,
+    'beta2': 0.999,
+    'epsilon': 1e-8,
+    'training_iters': 15,
+    'batch_size': 64,
+    'display_step': 1,
+    'validation_step': 1,
+    'checkpoint_step': 5,
+    'restore_checkpoint': False,
+    'export_dir': '',
+    'remove_export': False,
+    'use_warpctc': False,
+    'default_stddev': 0.1,
+    'dropout_rate': 0.05,
+    'relu_clip': 20.0,
+    'do_fulltrace': False,
+    'logs_dir': 'logs',
+    'b1_stddev': 0.1,
+    'h1_stddev': 0.1,
+    'b2_stddev': 0.1,
+    'h2_stddev': 0.1,
+    'b3_stddev': 0.1,
+    'h3_stddev': 0.1,
+    'b5_stddev': 0.1,
+    'h5_stddev': 0.1,
+    'b6_stddev': 0.1,
+    'h6_stddev': 0.1,
     # its successor's
-    'train_batch_size': 64, 'dev_batch_size': 64, 'test_batch_size': 64, 'limit_train': 0,
-    'limit_dev': 0, 'limit_test': 0, 'report_count': 10, 'random_seed': 4567,
-    'log_device_placement': False, 'log_variables': False, 'dropout_rate2': 0.05,
-    'dropout_rate3': 0.05, 'dropout_rate5': 0.05,
+    'train_batch_size': 64,
+    'dev_batch_size': 64,
+    'test_batch_size': 64,
+    'limit_train': 0,
+    'limit_dev': 0,
+    'limit_test': 0,
+    'report_count': 10,
+    'random_seed': 4567,
+    'log_device_placement': False,
+    'log_variables': False,
+    'dropout_rate2': 0.05,
+    'dropout_rate3': 0.05,
+    'dropout_rate5': 0.05,
     # ours
-    'sample_rate': 16000, 'n_input': 26, 'n_context': 9, 'feature_stride': 1, 'n_hidden': 494,
-    'n_hidden_1': 494, 'n_hidden_2': 494, 'n_hidden_5': 494, 'n_cell_dim': 494, 'alphabet': '',
-    'beam_width': 100, 'towers': 0, 'train_files': '', 'dev_files': '', 'test_files': ''}
+    'sample_rate': 16000,
+    'n_input': 26,
+    'n_context': 9,
+    'feature_stride': 1,
+    'n_hidden': 494,
+    'n_hidden_1': 494,
+    'n_hidden_2': 494,
+    'n_hidden_5': 494,
+    'n_cell_dim': 494,
+    'alphabet': '',
+    'beam_width': 100,
+    'towers': 0,
+    'train_files': '',
+    'dev_files': '',
+    'test_files': '',
+}
 ELSEWHERE = ('config', 'dataset_path', 'checkpoint_dir')  # paths, tested below
 
 
 def python(code, tmp_path, **environ):
     """Runs Python code in an empty folder, without a home of its own outside of it."""
-    kept = {k: v for k, v in os.environ.items()
-            if not k.startswith(('ds_', 'XDG_', 'TF_', 'PYTHON'))}
+    kept = {
+        k: v for k, v in os.environ.items() if not k.startswith(('ds_', 'XDG_', 'TF_', 'PYTHON'))
+    }
     kept.update(HOME=str(tmp_path), PYTHONPATH=PROJECT, PYTHONDONTWRITEBYTECODE='1', **environ)
-    return subprocess.run([sys.executable, '-c', code], cwd=tmp_path, env=kept, timeout=60,
-                          capture_output=True, text=True)
+    return subprocess.run(
+        [sys.executable, '-c', code],
+        cwd=tmp_path,
+        env=kept,
+        timeout=60,
+        capture_output=True,
+        text=True,
+    )
 
 
 # Defaults
@@ -100,29 +152,50 @@ def test_n_input_follows_the_sample_rate(rate, n_input):
     assert load_config(sample_rate=rate, n_input=20).n_input == 20
 
 
-@pytest.mark.parametrize('values, widths', [
-    ({'n_input': 7, 'n_context': 2}, (35, 35, 35, 35, 35, 70, 35)),
-    ({'n_hidden': 17}, (494, 17, 17, 17, 17, 34, 17)),
-    ({'n_hidden': 17, 'n_hidden_1': 3, 'n_hidden_2': 5, 'n_hidden_5': 7, 'n_cell_dim': 11},
-     (494, 17, 3, 5, 11, 22, 7)),
-    ({'n_context': 0}, (26, 26, 26, 26, 26, 52, 26))])
+@pytest.mark.parametrize(
+    'values, widths',
+    [
+        ({'n_input': 7, 'n_context': 2}, (35, 35, 35, 35, 35, 70, 35)),
+        ({'n_hidden': 17}, (494, 17, 17, 17, 17, 34, 17)),
+        (
+            {'n_hidden': 17, 'n_hidden_1': 3, 'n_hidden_2': 5, 'n_hidden_5': 7, 'n_cell_dim': 11},
+            (494, 17, 3, 5, 11, 22, 7),
+        ),
+        ({'n_context': 0}, (26, 26, 26, 26, 26, 52, 26)),
+    ],
+)
 def test_widths_follow_n_input_n_context_and_n_hidden(values, widths):
     config = load_config(**values)
-    assert (config.n_features, config.n_hidden, config.n_hidden_1, config.n_hidden_2,
-            config.n_cell_dim, config.n_hidden_3, config.n_hidden_5) == widths
+    assert (
+        config.n_features,
+        config.n_hidden,
+        config.n_hidden_1,
+        config.n_hidden_2,
+        config.n_cell_dim,
+        config.n_hidden_3,
+        config.n_hidden_5,
+    ) == widths
 
 
-@pytest.mark.parametrize('values, sizes', [
-    ({'batch_size': 6, 'dev_batch_size': 3}, [6, 3, 6]),
-    ({'train_batch_size': 2, 'test_batch_size': 5}, [2, 64, 5])])
+@pytest.mark.parametrize(
+    'values, sizes',
+    [
+        ({'batch_size': 6, 'dev_batch_size': 3}, [6, 3, 6]),
+        ({'train_batch_size': 2, 'test_batch_size': 5}, [2, 64, 5]),
+    ],
+)
 def test_batch_sizes_follow_batch_size(values, sizes):
     config = load_config(**values)
     assert [config.set_batch_size(name) for name in ('train', 'dev', 'test')] == sizes
 
 
-@pytest.mark.parametrize('values, rates', [
-    ({'dropout_rate': 0.3, 'dropout_rate3': 0}, [0.3, 0.3, 0, 0, 0.3]),
-    ({'dropout_rate2': 0.2, 'dropout_rate5': 0.5}, [0.05, 0.2, 0.05, 0, 0.5])])
+@pytest.mark.parametrize(
+    'values, rates',
+    [
+        ({'dropout_rate': 0.3, 'dropout_rate3': 0}, [0.3, 0.3, 0, 0, 0.3]),
+        ({'dropout_rate2': 0.2, 'dropout_rate5': 0.5}, [0.05, 0.2, 0.05, 0, 0.5]),
+    ],
+)
 def test_dropout_rates_follow_dropout_rate(values, rates):
     config = load_config(**values)
     assert [config.dropout_of_layer(i) for i in (1, 2, 3, 4, 5)] == rates
@@ -130,8 +203,14 @@ def test_dropout_rates_follow_dropout_rate(values, rates):
 
 def test_stddevs_follow_default_stddev():
     config = load_config(default_stddev=0.5, h3_stddev=0.25, b6_stddev=0)
-    assert (config.h1_stddev, config.b1_stddev, config.h3_stddev, config.b3_stddev,
-            config.h6_stddev, config.b6_stddev) == (0.5, 0.5, 0.25, 0.5, 0.5, 0)
+    assert (
+        config.h1_stddev,
+        config.b1_stddev,
+        config.h3_stddev,
+        config.b3_stddev,
+        config.h6_stddev,
+        config.b6_stddev,
+    ) == (0.5, 0.5, 0.25, 0.5, 0.5, 0)
 
 
 def test_sources_of_derived_values():
@@ -143,8 +222,9 @@ def test_sources_of_derived_values():
     assert sources['beta1'] == sources['sample_rate'] == 'default'
 
 
-@pytest.mark.parametrize('towers, n_gpus, expected', [
-    (0, 0, 1), (0, 3, 3), (3, 0, 3), (2, 3, 2), (3, 3, 3), (1, 3, 1)])
+@pytest.mark.parametrize(
+    'towers, n_gpus, expected', [(0, 0, 1), (0, 3, 3), (3, 0, 3), (2, 3, 2), (3, 3, 3), (1, 3, 1)]
+)
 def test_towers(towers, n_gpus, expected):
     config = settings.with_towers(load_config(towers=towers, n_context=4), n_gpus)
     assert config.towers == expected and config.n_context == 4
@@ -155,9 +235,16 @@ def test_more_towers_than_gpus_are_an_error():
         settings.with_towers(load_config(towers=3), 2)
 
 
-@pytest.mark.parametrize('asked, n_gpus, chosen', [
-    ('auto', 0, 'own'), ('auto', 2, 'cudnn'), ('block', 0, 'block'), ('own', 1, 'own'),
-    ('cudnn', 1, 'cudnn')])
+@pytest.mark.parametrize(
+    'asked, n_gpus, chosen',
+    [
+        ('auto', 0, 'own'),
+        ('auto', 2, 'cudnn'),
+        ('block', 0, 'block'),
+        ('own', 1, 'own'),
+        ('cudnn', 1, 'cudnn'),
+    ],
+)
 def test_lstm_implementation_fits_the_devices(asked, n_gpus, chosen):
     assert settings.with_towers(load_config(rnn_impl=asked), n_gpus).rnn_impl == chosen
 
@@ -169,6 +256,7 @@ def test_cudnn_needs_a_gpu():
 
 def test_lstm_implementations_are_those_of_the_module():
     from util.graph import rnn
+
     assert ('auto', *rnn.IMPLEMENTATIONS) == settings.RNN_IMPLS
 
 
@@ -176,13 +264,21 @@ def test_lstm_implementations_are_those_of_the_module():
 
 
 def test_file_beats_default_and_environment_beats_file(tmp_path):
-    path = write_json(tmp_path, {'ds_beta1': 0.7, 'ds_n_context': 4, 'ds_remove_export': True,
-                                 'ds_logs_dir': 'there'})
+    path = write_json(
+        tmp_path,
+        {'ds_beta1': 0.7, 'ds_n_context': 4, 'ds_remove_export': True, 'ds_logs_dir': 'there'},
+    )
     config, sources = load({'ds_config': path, 'ds_n_context': '5', 'ds_remove_export': '0'})
-    assert (config.beta1, config.n_context, config.remove_export, config.logs_dir,
-            config.beta2) == (0.7, 5, False, 'there', 0.999)
-    assert [sources[name] for name in ('beta1', 'n_context', 'remove_export', 'logs_dir', 'beta2')
-            ] == [path, 'environment', 'environment', path, 'default']
+    assert (
+        config.beta1,
+        config.n_context,
+        config.remove_export,
+        config.logs_dir,
+        config.beta2,
+    ) == (0.7, 5, False, 'there', 0.999)
+    assert [
+        sources[name] for name in ('beta1', 'n_context', 'remove_export', 'logs_dir', 'beta2')
+    ] == [path, 'environment', 'environment', path, 'default']
     assert config.config == path
 
 
@@ -238,7 +334,7 @@ def test_recipe_is_that_of_the_digits():
         values = json.load(file)
     assert values
     for name, value in values.items():
-        field = settings.ALIASES.get(name, name)[len('ds_'):]
+        field = settings.ALIASES.get(name, name)[len('ds_') :]
         assert getattr(config, field) == value
         assert sources[field] == config.config
     assert settings.load({'ds_importer': 'digits'})[0] == config
@@ -274,7 +370,7 @@ def test_file_may_name_the_importer(tmp_path):
 # What importing and loading leave alone
 
 
-SPY = '''
+SPY = """
 import contextlib, dataclasses, difflib, filelock, json, math, os, sys
 class Spy(dict):
     def __getattribute__(self, name):
@@ -284,7 +380,7 @@ os.environ = Spy()
 os.getenv = Spy.__getattribute__
 import util.config
 assert 'tensorflow' not in sys.modules
-'''
+"""
 
 
 def test_importing_reads_no_environment_and_makes_no_file(tmp_path):
@@ -294,8 +390,12 @@ def test_importing_reads_no_environment_and_makes_no_file(tmp_path):
 
 
 def test_loading_makes_no_file(tmp_path):
-    done = python('from util import config; config.load()', tmp_path, ds_checkpoint_dir='ckpt',
-                  ds_export_dir='export')
+    done = python(
+        'from util import config; config.load()',
+        tmp_path,
+        ds_checkpoint_dir='ckpt',
+        ds_export_dir='export',
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, '', '')
     assert os.listdir(tmp_path) == []
 

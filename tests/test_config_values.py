@@ -1,4 +1,5 @@
 """Settings: which values they take, files of settings, lists, what fits together, the help."""
+
 import dataclasses
 import re
 
@@ -15,9 +16,13 @@ NUMBERS = [name for name, field in FIELDS.items() if field.type in (int, float)]
 
 
 @pytest.mark.parametrize('name', SWITCHES)
-@pytest.mark.parametrize('words, on', [
-    (('1', 'true', 'True', 'TRUE', 'yes', 'Yes', 'YES', 'on', 'On', 'ON', ' on '), True),
-    (('', '0', 'false', 'False', 'FALSE', 'no', 'No', 'NO', 'off', 'Off', 'OFF', ' '), False)])
+@pytest.mark.parametrize(
+    'words, on',
+    [
+        (('1', 'true', 'True', 'TRUE', 'yes', 'Yes', 'YES', 'on', 'On', 'ON', ' on '), True),
+        (('', '0', 'false', 'False', 'FALSE', 'no', 'No', 'NO', 'off', 'Off', 'OFF', ' '), False),
+    ],
+)
 def test_switch_words(name, words, on):
     for word in words:
         assert getattr(load({'ds_' + name: word})[0], name) is on, word
@@ -51,21 +56,47 @@ def test_fraction_is_no_integer(name):
         assert 'ds_%s must be an integer' % name in error_of({'ds_' + name: word})
 
 
-@pytest.mark.parametrize('name, inside, outside', [
-    ('training_iters', '0 1 1000', '-1'), ('batch_size', '1 512', '0 -1'),
-    ('train_batch_size', '1', '0'), ('dev_batch_size', '1', '0'), ('test_batch_size', '1', '0'),
-    ('limit_train', '0 5', '-1'), ('limit_dev', '0', '-1'), ('limit_test', '0', '-1'),
-    ('display_step', '0 1', '-1'), ('validation_step', '0', '-1'), ('checkpoint_step', '0', '-1'),
-    ('report_count', '0', '-1'), ('beam_width', '1', '0'), ('random_seed', '0 2147483647', '-1'),
-    ('random_seed', '1', '2147483648'), ('towers', '0 8', '-1'), ('n_input', '1 26', '0 27'),
-    ('n_context', '0 9', '-1'), ('feature_stride', '1 2', '0'), ('n_hidden', '1', '0'),
-    ('n_hidden_1', '1', '0'), ('n_hidden_2', '1', '0'), ('n_hidden_5', '1', '0'),
-    ('n_cell_dim', '1', '0'), ('sample_rate', '8000 48000', '0 -8000'),
-    ('learning_rate', '1e-5 .5 1e30', '-0.001'), ('beta1', '0 0.99', '1 1.5'),
-    ('beta2', '0 0.9999', '1'), ('epsilon', '1e-8', '-1e-8'),
-    ('dropout_rate', '0 0.999', '1 1.1'), ('dropout_rate2', '0 .9', '1'),
-    ('dropout_rate3', '0', '1'), ('dropout_rate5', '0', '1'), ('relu_clip', '0.5 20', '-1'),
-    ('default_stddev', '0 0.046875', '-0.1'), ('h5_stddev', '0 1', '-0.1')])
+@pytest.mark.parametrize(
+    'name, inside, outside',
+    [
+        ('training_iters', '0 1 1000', '-1'),
+        ('batch_size', '1 512', '0 -1'),
+        ('train_batch_size', '1', '0'),
+        ('dev_batch_size', '1', '0'),
+        ('test_batch_size', '1', '0'),
+        ('limit_train', '0 5', '-1'),
+        ('limit_dev', '0', '-1'),
+        ('limit_test', '0', '-1'),
+        ('display_step', '0 1', '-1'),
+        ('validation_step', '0', '-1'),
+        ('checkpoint_step', '0', '-1'),
+        ('report_count', '0', '-1'),
+        ('beam_width', '1', '0'),
+        ('random_seed', '0 2147483647', '-1'),
+        ('random_seed', '1', '2147483648'),
+        ('towers', '0 8', '-1'),
+        ('n_input', '1 26', '0 27'),
+        ('n_context', '0 9', '-1'),
+        ('feature_stride', '1 2', '0'),
+        ('n_hidden', '1', '0'),
+        ('n_hidden_1', '1', '0'),
+        ('n_hidden_2', '1', '0'),
+        ('n_hidden_5', '1', '0'),
+        ('n_cell_dim', '1', '0'),
+        ('sample_rate', '8000 48000', '0 -8000'),
+        ('learning_rate', '1e-5 .5 1e30', '-0.001'),
+        ('beta1', '0 0.99', '1 1.5'),
+        ('beta2', '0 0.9999', '1'),
+        ('epsilon', '1e-8', '-1e-8'),
+        ('dropout_rate', '0 0.999', '1 1.1'),
+        ('dropout_rate2', '0 .9', '1'),
+        ('dropout_rate3', '0', '1'),
+        ('dropout_rate5', '0', '1'),
+        ('relu_clip', '0.5 20', '-1'),
+        ('default_stddev', '0 0.046875', '-0.1'),
+        ('h5_stddev', '0 1', '-0.1'),
+    ],
+)
 def test_range(name, inside, outside):
     for word in inside.split():
         assert getattr(load({'ds_' + name: word})[0], name) == float(word)
@@ -76,16 +107,21 @@ def test_range(name, inside, outside):
 
 def test_messages_say_what_is_expected():
     assert error_of({'ds_epochs': 'ten'}) == (
-        "ds_epochs must be an integer of at least 0, got 'ten'")
+        "ds_epochs must be an integer of at least 0, got 'ten'"
+    )
     assert error_of({'ds_n_input': '27'}) == (
-        "ds_n_input must be an integer from 1 to 26, got '27'")
+        "ds_n_input must be an integer from 1 to 26, got '27'"
+    )
     assert error_of({'ds_beta1': '1'}) == (
-        "ds_beta1 must be a number of at least 0.0 and below 1.0, got '1'")
+        "ds_beta1 must be a number of at least 0.0 and below 1.0, got '1'"
+    )
     assert error_of({'ds_batch_order': 'any'}) == (
-        "ds_batch_order must be one of sorted, shuffled, bucketed, got 'any'")
+        "ds_batch_order must be one of sorted, shuffled, bucketed, got 'any'"
+    )
     assert error_of({'ds_remove_export': 'maybe'}) == (
         'ds_remove_export must be on or off (1, true, yes, on / 0, false, no, off or empty), '
-        "got 'maybe'")
+        "got 'maybe'"
+    )
 
 
 def test_numbers_may_have_spaces_and_signs():
@@ -97,11 +133,18 @@ def test_text_is_stripped():
     assert load_config(train_files=' a.csv, b.csv ').train_files == 'a.csv, b.csv'
 
 
-@pytest.mark.parametrize('name, nearest', [
-    ('ds_learnig_rate', 'ds_learning_rate'), ('ds_batchsize', 'ds_batch_size'),
-    ('ds_epoch', 'ds_epochs'), ('ds_training_iter', 'ds_training_iters'),
-    ('ds_n_cell_dims', 'ds_n_cell_dim'), ('ds_dropout_rate6', 'ds_dropout_rate'),
-    ('ds_LEARNING_RATE', 'ds_learning_rate')])
+@pytest.mark.parametrize(
+    'name, nearest',
+    [
+        ('ds_learnig_rate', 'ds_learning_rate'),
+        ('ds_batchsize', 'ds_batch_size'),
+        ('ds_epoch', 'ds_epochs'),
+        ('ds_training_iter', 'ds_training_iters'),
+        ('ds_n_cell_dims', 'ds_n_cell_dim'),
+        ('ds_dropout_rate6', 'ds_dropout_rate'),
+        ('ds_LEARNING_RATE', 'ds_learning_rate'),
+    ],
+)
 def test_unknown_name_offers_the_nearest(name, nearest):
     message = error_of({name: '1'})
     assert message.startswith(name + ' (environment) is not a setting')
@@ -111,7 +154,7 @@ def test_unknown_name_offers_the_nearest(name, nearest):
 @pytest.mark.parametrize('name', ['ds_', 'ds_zzzzzzzzzz', 'ds_b7_stddev', 'ds_n_hidden_3'])
 def test_every_unknown_name_is_an_error_with_an_offer(name):
     offered = re.search('nearest is (ds_[a-z0-9_]+) ', error_of({name: '1'})).group(1)
-    assert offered in settings.ALIASES or offered[len('ds_'):] in FIELDS
+    assert offered in settings.ALIASES or offered[len('ds_') :] in FIELDS
 
 
 def test_config_is_frozen():
@@ -137,8 +180,9 @@ def test_folder_is_no_file_of_settings(tmp_path):
         load({'ds_config': str(tmp_path)})
 
 
-@pytest.mark.parametrize('content', [
-    '', 'ds_epochs=3', '{"ds_epochs": 3,}', '{"ds_epochs": 3', "{'ds_epochs': 3}"])
+@pytest.mark.parametrize(
+    'content', ['', 'ds_epochs=3', '{"ds_epochs": 3,}', '{"ds_epochs": 3', "{'ds_epochs': 3}"]
+)
 def test_file_that_is_not_json(tmp_path, content):
     message = file_error(tmp_path, content)
     assert 'ds_config' in message and 'settings.json is not JSON' in message
@@ -173,15 +217,34 @@ def test_nested_file(tmp_path):
     assert 'ds_config' in message and 'cannot name another file' in message
 
 
-@pytest.mark.parametrize('name, value', [
-    ('ds_epochs', True), ('ds_epochs', False), ('ds_epochs', 1.5), ('ds_epochs', None),
-    ('ds_epochs', [3]), ('ds_epochs', {}),
-    ('ds_epochs', 'ten'), ('ds_epochs', -1),
-    ('ds_beta1', True), ('ds_learning_rate', True), ('ds_beta1', None), ('ds_beta1', [0.5]),
-    ('ds_beta1', 1.0),
-    ('ds_log_variables', 'maybe'), ('ds_log_variables', 2), ('ds_log_variables', None),
-    ('ds_log_variables', []), ('ds_logs_dir', 5), ('ds_logs_dir', None), ('ds_logs_dir', True),
-    ('ds_logs_dir', ['logs']), ('ds_batch_order', 'any'), ('ds_batch_order', 1)])
+@pytest.mark.parametrize(
+    'name, value',
+    [
+        ('ds_epochs', True),
+        ('ds_epochs', False),
+        ('ds_epochs', 1.5),
+        ('ds_epochs', None),
+        ('ds_epochs', [3]),
+        ('ds_epochs', {}),
+        ('ds_epochs', 'ten'),
+        ('ds_epochs', -1),
+        ('ds_beta1', True),
+        ('ds_learning_rate', True),
+        ('ds_beta1', None),
+        ('ds_beta1', [0.5]),
+        ('ds_beta1', 1.0),
+        ('ds_log_variables', 'maybe'),
+        ('ds_log_variables', 2),
+        ('ds_log_variables', None),
+        ('ds_log_variables', []),
+        ('ds_logs_dir', 5),
+        ('ds_logs_dir', None),
+        ('ds_logs_dir', True),
+        ('ds_logs_dir', ['logs']),
+        ('ds_batch_order', 'any'),
+        ('ds_batch_order', 1),
+    ],
+)
 def test_wrong_type_in_a_file(tmp_path, name, value):
     message = file_error(tmp_path, {name: value})
     assert message.startswith(name + ' must be ') and message.endswith('got %r' % (value,))
@@ -193,14 +256,24 @@ def test_numbers_of_a_file_that_are_out_of_reach(tmp_path, name, value):
     assert file_error(tmp_path, '{"%s": %s}' % (name, value)).startswith(name + ' must be ')
 
 
-@pytest.mark.parametrize('name, value, expected', [
-    ('ds_epochs', 3, 3), ('ds_epochs', 3.0, 3), ('ds_epochs', '3', 3), ('ds_beta1', 0, 0.0),
-    ('ds_beta1', 0.25, 0.25), ('ds_log_variables', True, True), ('ds_log_variables', False, False),
-    ('ds_log_variables', 1, True), ('ds_log_variables', 'off', False),
-    ('ds_logs_dir', 'caf\u00e9', 'caf\u00e9')])
+@pytest.mark.parametrize(
+    'name, value, expected',
+    [
+        ('ds_epochs', 3, 3),
+        ('ds_epochs', 3.0, 3),
+        ('ds_epochs', '3', 3),
+        ('ds_beta1', 0, 0.0),
+        ('ds_beta1', 0.25, 0.25),
+        ('ds_log_variables', True, True),
+        ('ds_log_variables', False, False),
+        ('ds_log_variables', 1, True),
+        ('ds_log_variables', 'off', False),
+        ('ds_logs_dir', 'caf\u00e9', 'caf\u00e9'),
+    ],
+)
 def test_value_of_a_file(tmp_path, name, value, expected):
     config, _ = load({'ds_config': write_json(tmp_path, {name: value})})
-    found = getattr(config, settings.ALIASES.get(name, name)[len('ds_'):])
+    found = getattr(config, settings.ALIASES.get(name, name)[len('ds_') :])
     assert found == expected and type(found) is type(expected)
 
 
@@ -218,43 +291,93 @@ def test_a_corpus_that_occurs_again_gets_its_place_as_a_name():
     assert load_config(importer='csv,an4,csv').corpora == ['csv#1', 'an4', 'csv#3']
 
 
-@pytest.mark.parametrize('weights', ['1', '1,2,3', '0,1', '1,-1', '1,x', '1,', ',', '1,nan',
-                                     '1,inf', '-1,1', '1;2', '1e-40,1', '1,2e6'])
+@pytest.mark.parametrize(
+    'weights',
+    [
+        '1',
+        '1,2,3',
+        '0,1',
+        '1,-1',
+        '1,x',
+        '1,',
+        ',',
+        '1,nan',
+        '1,inf',
+        '-1,1',
+        '1;2',
+        '1e-40,1',
+        '1,2e6',
+    ],
+)
 def test_weights_must_be_a_number_for_each_importer(weights):
     message = error_of({'ds_importer': 'csv,an4', 'ds_importer_weights': weights})
     assert message.startswith('ds_importer_weights must be ') and repr(weights) in message
     assert '(2)' in message and '\n' not in message
 
 
-@pytest.mark.parametrize('text, stages', [
-    ('', [None]), ('full', [None]), ('100,200,full', [100, 200, None]), ('7', [7]),
-    (' 90 , full ', [90, None])])
+@pytest.mark.parametrize(
+    'text, stages',
+    [
+        ('', [None]),
+        ('full', [None]),
+        ('100,200,full', [100, 200, None]),
+        ('7', [7]),
+        (' 90 , full ', [90, None]),
+    ],
+)
 def test_segment_lengths(text, stages):
     assert load_config(segment_lengths=text).stages == stages
 
 
-@pytest.mark.parametrize('text', ['100,100', '200,100', 'full,100', '0,100', '-5', 'x', '1.5', ',',
-                                  '100,,200', 'full,full', '99999999999', '0100,100'])
+@pytest.mark.parametrize(
+    'text',
+    [
+        '100,100',
+        '200,100',
+        'full,100',
+        '0,100',
+        '-5',
+        'x',
+        '1.5',
+        ',',
+        '100,,200',
+        'full,full',
+        '99999999999',
+        '0100,100',
+    ],
+)
 def test_segment_lengths_must_rise(text):
     message = error_of({'ds_segment_lengths': text})
     assert message.startswith('ds_segment_lengths must be rising ') and repr(text) in message
 
 
-@pytest.mark.parametrize('values, accumulates', [
-    ({}, False), ({'numbatches_to_aggregate': 2}, True), ({'normalize_gradients': 1}, True),
-    ({'importer': 'csv,an4', 'importer_weights': '1,1'}, True),
-    ({'clip_grad_norm': 5, 'clip_grad_value': 1}, False)])
+@pytest.mark.parametrize(
+    'values, accumulates',
+    [
+        ({}, False),
+        ({'numbatches_to_aggregate': 2}, True),
+        ({'normalize_gradients': 1}, True),
+        ({'importer': 'csv,an4', 'importer_weights': '1,1'}, True),
+        ({'clip_grad_norm': 5, 'clip_grad_value': 1}, False),
+    ],
+)
 def test_what_needs_sums_of_gradients(values, accumulates):
     assert load_config(**values).accumulates is accumulates
 
 
-@pytest.mark.parametrize('values, names', [
-    ({'num_tries': 3}, ['ds_num_tries']), ({'go_back': 1}, ['ds_go_back']),
-    ({'valid_adapt': 0.5, 'num_tries': 1}, ['ds_valid_adapt', 'ds_num_tries'])])
+@pytest.mark.parametrize(
+    'values, names',
+    [
+        ({'num_tries': 3}, ['ds_num_tries']),
+        ({'go_back': 1}, ['ds_go_back']),
+        ({'valid_adapt': 0.5, 'num_tries': 1}, ['ds_valid_adapt', 'ds_num_tries']),
+    ],
+)
 def test_what_acts_on_the_dev_loss_needs_validation(values, names):
     assert settings.uses_dev_loss(load_config(**values)) == names
-    message = error_of({'ds_' + name: str(value) for name, value in (
-        *values.items(), ('validation_step', 0))})
+    message = error_of(
+        {'ds_' + name: str(value) for name, value in (*values.items(), ('validation_step', 0))}
+    )
     assert message == 'ds_validation_step must be at least 1 for %s, got 0' % ', '.join(names)
 
 
@@ -280,8 +403,15 @@ def test_every_setting_says_where_it_comes_from():
     sources = {row[0]: row[5] for row in settings.table_rows()}
     assert sources['ds_relu_clip'] == 'notebook' and sources['ds_num_tries'] == 'nabu'
     assert sources['ds_rnn'] == 'paper' and sources['ds_checkpoint_steps'] == 'tacotron-2'
-    assert set(sources.values()) == {'notebook', 'DeepSpeech', 'nabu', 'paper', 'torchaudio',
-                                     'tacotron-2', 'here'}
+    assert set(sources.values()) == {
+        'notebook',
+        'DeepSpeech',
+        'nabu',
+        'paper',
+        'torchaudio',
+        'tacotron-2',
+        'here',
+    }
 
 
 def test_a_loss_norm_that_nothing_is_divided_by_is_refused():
@@ -294,7 +424,7 @@ def test_a_loss_norm_that_nothing_is_divided_by_is_refused():
 def test_help_names_every_setting():
     lines = settings.help_text().splitlines()
     for name, field in FIELDS.items():
-        line, = [line for line in lines if line.startswith('ds_%s ' % name)]
+        (line,) = [line for line in lines if line.startswith('ds_%s ' % name)]
         assert field.metadata['meaning'].replace('`', '') in line
     assert 'ds_epochs' in settings.help_text()
 

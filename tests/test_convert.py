@@ -1,4 +1,5 @@
 """Conversion to FLAC in the cache: what is converted, when again, and after kill -9."""
+
 import concurrent.futures
 import hashlib
 import logging
@@ -21,7 +22,7 @@ from util.corpora import convert
 RAW = {'rate': 16000, 'byte_order': 'big'}
 WAIT_S = 60  # for another process to do something
 
-SLOW_READER = '''
+SLOW_READER = """
     import os, time
     from util.corpora import convert
 
@@ -30,9 +31,9 @@ SLOW_READER = '''
             file.write('%d %s\\n' % (os.getpid(), os.path.basename(path)))
         time.sleep(pause_s)
         return convert.read_raw(path, 16000, 'big')
-    '''
+    """
 
-MAIN = '''
+MAIN = """
     import glob, sys
     import slow_reader
     from util.corpora import convert
@@ -45,7 +46,7 @@ MAIN = '''
             print(path, reason)
     else:
         open('main.txt', 'a').write('imported again\\n')
-    '''
+    """
 
 
 def write_raw(path, samples, byte_order='>'):
@@ -57,8 +58,7 @@ def write_raw(path, samples, byte_order='>'):
 
 
 def converted(sources, folder, **options):
-    return convert.converted(sources, str(folder / 'cache'), convert.read_raw,
-                             **{**RAW, **options})
+    return convert.converted(sources, str(folder / 'cache'), convert.read_raw, **{**RAW, **options})
 
 
 def flac_files(folder):
@@ -71,8 +71,9 @@ def read_count(caplog):
     caplog.set_level(logging.INFO)
 
     def count():
-        counts = [record.args[0] for record in caplog.records
-                  if record.msg.startswith('converting')]
+        counts = [
+            record.args[0] for record in caplog.records if record.msg.startswith('converting')
+        ]
         caplog.clear()
         return sum(counts)
 
@@ -81,8 +82,10 @@ def read_count(caplog):
 
 def test_results_are_16_bit_flac_of_the_same_samples_in_the_order_of_the_sources(tmp_path):
     samples = [speech(0.1 + 0.05 * i, seed=i) for i in range(3)]
-    sources = [write_raw(tmp_path / 'raw' / name, samples[i])
-               for i, name in enumerate(('b.raw', 'a.raw', 'sub/b.raw'))]
+    sources = [
+        write_raw(tmp_path / 'raw' / name, samples[i])
+        for i, name in enumerate(('b.raw', 'a.raw', 'sub/b.raw'))
+    ]
     results = converted(sources + sources[:1], tmp_path)
     assert [result.exclusion_reason for result in results] == 4 * [None]
     assert results[0] == results[3] and len(flac_files(tmp_path)) == 3
@@ -116,16 +119,20 @@ def test_a_changed_source_is_converted_anew_and_its_old_result_is_removed(tmp_pa
 
 def test_other_settings_make_other_results_beside_the_old_ones(tmp_path):
     source = write_raw(tmp_path / 'raw' / 'a.raw', speech(0.1))
-    [big], [little] = converted([source], tmp_path), converted([source], tmp_path,
-                                                               byte_order='little')
+    [big], [little] = (
+        converted([source], tmp_path),
+        converted([source], tmp_path, byte_order='little'),
+    )
     assert flac_files(tmp_path) == sorted([big.path, little.path])
-    np.testing.assert_array_equal(soundfile.read(little.path, dtype='int16')[0],
-                                  speech(0.1).byteswap())
+    np.testing.assert_array_equal(
+        soundfile.read(little.path, dtype='int16')[0], speech(0.1).byteswap()
+    )
 
 
 @pytest.mark.parametrize('worth_processes', (1, 16))
 def test_sources_that_cannot_be_converted_have_reasons_and_the_others_are(
-        tmp_path, monkeypatch, worth_processes):
+    tmp_path, monkeypatch, worth_processes
+):
     monkeypatch.setattr(convert, 'WORTH_PROCESSES', worth_processes)
     folder = tmp_path / 'raw'
     good = write_raw(folder / 'good.raw', speech(0.1))
@@ -134,11 +141,16 @@ def test_sources_that_cannot_be_converted_have_reasons_and_the_others_are(
     with open(odd, 'ab') as file:
         file.write(b'x')
     (folder / 'folder.raw').mkdir()
-    results = converted([str(folder / 'missing.raw'), empty, odd, str(folder / 'folder.raw'),
-                         good], tmp_path)
+    results = converted(
+        [str(folder / 'missing.raw'), empty, odd, str(folder / 'folder.raw'), good], tmp_path
+    )
     assert [result.exclusion_reason for result in results] == [
-        'cannot be read: No such file or directory', 'no samples',
-        '3201 bytes, expected two for each sample', 'cannot be read: Is a directory', None]
+        'cannot be read: No such file or directory',
+        'no samples',
+        '3201 bytes, expected two for each sample',
+        'cannot be read: Is a directory',
+        None,
+    ]
     assert [bool(result.path) for result in results] == [False, False, False, False, True]
     assert flac_files(tmp_path) == [results[4].path]
 
@@ -210,8 +222,10 @@ def test_two_runs_at_once_convert_once(tmp_path, caplog):
         return convert.read_raw(path, **RAW)
 
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        runs = [pool.submit(convert.converted, [source], str(tmp_path / 'cache'), read)
-                for _ in range(2)]
+        runs = [
+            pool.submit(convert.converted, [source], str(tmp_path / 'cache'), read)
+            for _ in range(2)
+        ]
         wait_until(lambda: any('waiting for another run' in said for said in caplog.messages))
         release.set()
     assert runs[0].result() == runs[1].result() and runs[0].result()[0].path
@@ -223,8 +237,14 @@ def test_two_runs_at_once_convert_once(tmp_path, caplog):
 
 def start(folder):
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join([PROJECT, str(folder)]))
-    return subprocess.Popen([sys.executable, 'main.py'], cwd=folder, env=environment, text=True,
-                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    return subprocess.Popen(
+        [sys.executable, 'main.py'],
+        cwd=folder,
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
 
 
 def wait_until(condition):
@@ -235,8 +255,10 @@ def wait_until(condition):
 
 
 def checksums(folder):
-    return {path.name: (hashlib.sha256(path.read_bytes()).hexdigest(), path.stat().st_mtime_ns)
-            for path in folder.iterdir()}
+    return {
+        path.name: (hashlib.sha256(path.read_bytes()).hexdigest(), path.stat().st_mtime_ns)
+        for path in folder.iterdir()
+    }
 
 
 def reads(folder):
@@ -270,8 +292,9 @@ def test_work_interrupted_by_kill_9_goes_on_where_it_stopped(tmp_path):
     done = flac_files(tmp_path)
     assert 5 <= len(done) < 20
     for path in done:
-        np.testing.assert_array_equal(soundfile.read(path, dtype='int16')[0],
-                                      samples[os.path.basename(path)[:2] + '.raw'])
+        np.testing.assert_array_equal(
+            soundfile.read(path, dtype='int16')[0], samples[os.path.basename(path)[:2] + '.raw']
+        )
     stamps = [os.stat(path).st_mtime_ns for path in done]
 
     (tmp_path / 'reads.txt').write_text('')
@@ -279,7 +302,8 @@ def test_work_interrupted_by_kill_9_goes_on_where_it_stopped(tmp_path):
     said = second.communicate(timeout=WAIT_S)[0].splitlines()
     assert second.returncode == 0, said
     assert sorted(name for _, name in reads(tmp_path)) == sorted(
-        set(samples) - {os.path.basename(path)[:2] + '.raw' for path in done})
+        set(samples) - {os.path.basename(path)[:2] + '.raw' for path in done}
+    )
     assert [os.stat(path).st_mtime_ns for path in done] == stamps
     assert len(said) == 20 and all(line.endswith('.flac None') for line in said)
     for name, line in zip(sorted(samples), said):
@@ -318,8 +342,7 @@ def test_byte_order_of_very_quiet_signals(tmp_path, sign):
 
 def test_a_byte_order_that_is_told_counts_more_than_the_signal(tmp_path):
     path = write_raw(tmp_path / 'raw' / 'a.raw', speech(0.1), '<')
-    np.testing.assert_array_equal(convert.read_raw(path, 16000, 'big')[0],
-                                  speech(0.1).byteswap())
+    np.testing.assert_array_equal(convert.read_raw(path, 16000, 'big')[0], speech(0.1).byteswap())
 
 
 def test_raw_files_of_no_or_one_sample_are_read_and_half_samples_refused(tmp_path):

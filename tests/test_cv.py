@@ -1,4 +1,5 @@
 """util.importers.cv: Common Voice's tables of all releases, stray quotes, what is missing."""
+
 import os
 
 import pytest
@@ -36,30 +37,52 @@ def listed(path):
 
 
 def test_quotes_are_plain_characters_in_a_tsv(tmp_path):
-    sentences = ['well then', '"Stop there', 'go on', 'we see', 'all day', 'a "good deal of it',
-                 '"yes"', 'well, no']
+    sentences = [
+        'well then',
+        '"Stop there',
+        'go on',
+        'we see',
+        'all day',
+        'a "good deal of it',
+        '"yes"',
+        'well, no',
+    ]
     write_language(tmp_path, ['a\tt%d.mp3\t%s\t2' % row for row in enumerate(sentences)])
     for i in range(8):
         write_clip(tmp_path / 'clips' / ('t%d.mp3' % i), 48000 if i % 2 else 32000)
     train = listed(tmp_path).train
     assert [(u.name, u.transcript) for u in train] == [
-        ('clips/t%d.mp3' % i, sentence) for i, sentence in enumerate(sentences)]
-    sets = data_sets.make_data_sets(load_config(), text.Alphabet(),
-                                    records.Listing(train, [], []))
+        ('clips/t%d.mp3' % i, sentence) for i, sentence in enumerate(sentences)
+    ]
+    sets = data_sets.make_data_sets(load_config(), text.Alphabet(), records.Listing(train, [], []))
     assert {e.utterance.name: e.transcript for e in sets.train.examples} == {
-        'clips/t%d.mp3' % i: sentence for i, sentence in enumerate([
-            'well then', 'stop there', 'go on', 'we see', 'all day', 'a good deal of it', 'yes',
-            'well no'])}
+        'clips/t%d.mp3' % i: sentence
+        for i, sentence in enumerate(
+            [
+                'well then',
+                'stop there',
+                'go on',
+                'we see',
+                'all day',
+                'a good deal of it',
+                'yes',
+                'well no',
+            ]
+        )
+    }
 
 
 def test_the_folder_above_the_language_does(tmp_path):
     write_language(tmp_path / 'cv-corpus-17.0-2024-03-15' / 'cy')
-    for path, prefix in ((tmp_path, 'cv-corpus-17.0-2024-03-15/cy/'),
-                         (tmp_path / 'cv-corpus-17.0-2024-03-15', 'cy/'),
-                         (tmp_path / 'cv-corpus-17.0-2024-03-15' / 'cy', '')):
+    for path, prefix in (
+        (tmp_path, 'cv-corpus-17.0-2024-03-15/cy/'),
+        (tmp_path / 'cv-corpus-17.0-2024-03-15', 'cy/'),
+        (tmp_path / 'cv-corpus-17.0-2024-03-15' / 'cy', ''),
+    ):
         train, dev, test = listed(path)
         assert [u.name for u in train + dev + test] == [
-            prefix + 'clips/' + name for name in ('t1.mp3', 'd1.mp3', 'e1.mp3')]
+            prefix + 'clips/' + name for name in ('t1.mp3', 'd1.mp3', 'e1.mp3')
+        ]
         assert train[0].wav_filename == str(path / train[0].name)
 
 
@@ -79,20 +102,30 @@ def test_where_it_is_missing_the_message_says_where_to_get_it(tmp_path, name):
 def test_columns_go_by_name_and_paths_may_lack_their_ending(tmp_path):
     write_language(tmp_path)
     write_table(tmp_path / 'dev.tsv', ['a\tcommon_voice_cy_1\t9f\tHelo\tcy'], NEW_COLUMNS)
-    utterance, = listed(tmp_path).dev
+    (utterance,) = listed(tmp_path).dev
     assert (utterance.name, utterance.transcript) == ('clips/common_voice_cy_1.mp3', 'Helo')
 
 
 def test_bad_rows_are_named_and_the_rest_used(tmp_path):
-    write_language(tmp_path, ['a\tt1.mp3\tone\t2', 'a\tt2.mp3', 'a', 'a\tt4.mp3\tx\ty\t2',
-                              'a\t\tno clip\t2', 'a\tt6.mp3\t\t2'])
+    write_language(
+        tmp_path,
+        [
+            'a\tt1.mp3\tone\t2',
+            'a\tt2.mp3',
+            'a',
+            'a\tt4.mp3\tx\ty\t2',
+            'a\t\tno clip\t2',
+            'a\tt6.mp3\t\t2',
+        ],
+    )
     assert [(u.name, u.transcript, u.exclusion_reason) for u in listed(tmp_path).train] == [
         ('clips/t1.mp3', 'one', None),
         ('clips/t2.mp3', None, 'row 2 of train.tsv: expected 4 columns, got 2'),
         ('train.tsv', None, 'row 3 of train.tsv: expected 4 columns, got 1'),
         ('clips/t4.mp3', None, 'row 4 of train.tsv: expected 4 columns, got 5'),
         ('train.tsv', None, 'row 5 names no clip'),
-        ('clips/t6.mp3', '', None)]
+        ('clips/t6.mp3', '', None),
+    ]
 
 
 def test_a_table_that_is_missing_or_has_no_columns_is_refused(tmp_path):
@@ -123,8 +156,10 @@ def test_validated_alone_is_split_by_position(tmp_path):
 def test_the_first_release(tmp_path, twice):
     names = ['cv-valid-%s' % name for name in ('train', 'dev', 'test')]
     for name in names:
-        rows = ['%s/sample-000000.mp3,"learn, and ""teach""",1' % name,
-                '%s/sample-000001.mp3' % name]
+        rows = [
+            '%s/sample-000000.mp3,"learn, and ""teach""",1' % name,
+            '%s/sample-000001.mp3' % name,
+        ]
         write_table(tmp_path / (name + '.csv'), rows, 'filename,text,up_votes')
         folder = os.path.join(name, name) if twice else name
         write_clip(tmp_path / folder / 'sample-000000.mp3')
@@ -132,8 +167,12 @@ def test_the_first_release(tmp_path, twice):
         folder = '%s/%s' % (name, name) if twice else name
         assert [(u.name, u.transcript, u.exclusion_reason) for u in utterances] == [
             (folder + '/sample-000000.mp3', 'learn, and "teach"', None),
-            (folder + '/sample-000001.mp3', None,
-             'row 2 of %s.csv: expected 3 columns, got 1' % name)]
+            (
+                folder + '/sample-000001.mp3',
+                None,
+                'row 2 of %s.csv: expected 3 columns, got 1' % name,
+            ),
+        ]
         assert os.path.isfile(utterances[0].wav_filename)
 
 

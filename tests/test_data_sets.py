@@ -1,4 +1,5 @@
 """Data sets: the order of utterances, what is excluded, limits, stages, linked corpora."""
+
 import dataclasses
 import logging
 import random
@@ -34,8 +35,10 @@ def test_order_depends_on_seed_and_epoch_alone(order):
 
 @pytest.mark.parametrize('order', ('shuffled', 'bucketed'))
 def test_random_orders_differ_between_epochs_and_between_seeds(order):
-    a, b = (make_set(LENGTHS, batch_order=order, batch_size=2, numbuckets=3, random_seed=seed)
-            for seed in (1, 2))
+    a, b = (
+        make_set(LENGTHS, batch_order=order, batch_size=2, numbuckets=3, random_seed=seed)
+        for seed in (1, 2)
+    )
     assert len({str(data_set.order(epoch)) for data_set in (a, b) for epoch in range(4)}) == 8
 
 
@@ -126,9 +129,17 @@ def test_what_cannot_be_used_is_excluded_by_name_with_the_reason(tmp_path, caplo
         write_wav(tmp_path / ('wav/%s.wav' % name), speech(0.1)[:n])
     (tmp_path / 'wav/page.wav').write_text('<!DOCTYPE html><html>not found</html>')
     (tmp_path / 'wav/folder.wav').mkdir()
-    rows = [('wav/a.wav', 'one two'), ('wav/gone.wav', 'x'), ('wav/page.wav', 'x'),
-            ('wav/folder.wav', 'x'), ('wav/none.wav', 'x'), ('wav/blip.wav', 'x'),
-            ('wav/tick.wav', 'x'), ('wav/almost.wav', 'x'), ('./wav/b.wav', 'good day')]
+    rows = [
+        ('wav/a.wav', 'one two'),
+        ('wav/gone.wav', 'x'),
+        ('wav/page.wav', 'x'),
+        ('wav/folder.wav', 'x'),
+        ('wav/none.wav', 'x'),
+        ('wav/blip.wav', 'x'),
+        ('wav/tick.wav', 'x'),
+        ('wav/almost.wav', 'x'),
+        ('./wav/b.wav', 'good day'),
+    ]
     sets = build_sets(tmp_path, rows)
     assert names(sets.train) == ['wav/a.wav', './wav/b.wav']
     reasons = exclusions(caplog)
@@ -161,8 +172,14 @@ def test_empty_transcripts_are_excluded(tmp_path, caplog):
 def test_characters_outside_the_alphabet_are_named_with_their_code_points(tmp_path, caplog):
     for name in 'abc':
         write_wav(tmp_path / (name + '.wav'), speech(0.5))
-    sets = build_sets(tmp_path, [('a.wav', 'thank you \u0441arol'), ('b.wav', 'room 42'),
-                                 ('c.wav', 'it\u2019s HELLO caf\u00e9')])
+    sets = build_sets(
+        tmp_path,
+        [
+            ('a.wav', 'thank you \u0441arol'),
+            ('b.wav', 'room 42'),
+            ('c.wav', 'it\u2019s HELLO caf\u00e9'),
+        ],
+    )
     assert [example.transcript for example in sets.train.examples] == ["it's hello cafe"]
     reasons = exclusions(caplog)
     assert set(reasons) == {'a.wav', 'b.wav'}
@@ -172,23 +189,28 @@ def test_characters_outside_the_alphabet_are_named_with_their_code_points(tmp_pa
     assert labels == [9, 20, 27, 19, 0, 8, 5, 12, 12, 15, 0, 3, 1, 6, 5]
 
 
-@pytest.mark.parametrize('samples, words, stride, kept', [
-    (400, 'a', 1, True),        # 1 step
-    (400, 'ab', 1, False),
-    (1040, 'abcde', 1, True),   # 5 steps: 400 samples, then 4 times 160
-    (881, 'abcde', 1, True),    # a begun step counts
-    (880, 'abcde', 1, False),
-    (1040, 'aabc', 1, True),    # 4 labels and a blank between the two a
-    (1040, 'aabb', 1, False),   # 6
-    (1200, 'aabb', 1, True),
-    (1040, 'aaa', 1, True),     # a blank a blank a
-    (880, 'aaa', 1, False),
-    (1040, 'abc', 2, True),     # 3 of the 5 steps are left
-    (1040, 'abcd', 2, False),
-    (1200, 'abc', 2, True),     # 3 of 6
-    (1201, 'abcd', 2, True)])   # 4 of 7
-def test_utterances_need_a_step_for_each_label_and_for_each_repeat(tmp_path, caplog, samples,
-                                                                   words, stride, kept):
+@pytest.mark.parametrize(
+    'samples, words, stride, kept',
+    [
+        (400, 'a', 1, True),  # 1 step
+        (400, 'ab', 1, False),
+        (1040, 'abcde', 1, True),  # 5 steps: 400 samples, then 4 times 160
+        (881, 'abcde', 1, True),  # a begun step counts
+        (880, 'abcde', 1, False),
+        (1040, 'aabc', 1, True),  # 4 labels and a blank between the two a
+        (1040, 'aabb', 1, False),  # 6
+        (1200, 'aabb', 1, True),
+        (1040, 'aaa', 1, True),  # a blank a blank a
+        (880, 'aaa', 1, False),
+        (1040, 'abc', 2, True),  # 3 of the 5 steps are left
+        (1040, 'abcd', 2, False),
+        (1200, 'abc', 2, True),  # 3 of 6
+        (1201, 'abcd', 2, True),
+    ],
+)  # 4 of 7
+def test_utterances_need_a_step_for_each_label_and_for_each_repeat(
+    tmp_path, caplog, samples, words, stride, kept
+):
     write_wav(tmp_path / 'a.wav', speech(0.2)[:samples])
     sets = build_sets(tmp_path, [('a.wav', words)], feature_stride=stride)
     assert names(sets.train) == (['a.wav'] if kept else [])
@@ -198,7 +220,7 @@ def test_utterances_need_a_step_for_each_label_and_for_each_repeat(tmp_path, cap
 
 def test_too_few_steps_are_reported_with_both_numbers(tmp_path, caplog):
     write_wav(tmp_path / 'a.wav', speech(0.2)[:880])  # 4 steps
-    build_sets(tmp_path, [('a.wav', 'aabbc')])        # 5 labels, 2 repeats
+    build_sets(tmp_path, [('a.wav', 'aabbc')])  # 5 labels, 2 repeats
     reason = exclusions(caplog)['a.wav']
     assert '4 time steps' in reason and 'needs 7' in reason and '5 labels' in reason
 
@@ -220,7 +242,8 @@ def test_steps_foreseen_from_the_header_are_the_steps_that_are_read(tmp_path, ra
         write_wav(tmp_path / rows[-1][0], speech(seconds, i, rate), rate)
     data_set = build_sets(tmp_path, rows, feature_stride=stride).train
     assert [len(data_set.read(i)[0]) - 2 * 2 for i in range(4)] == [
-        example.n_steps for example in data_set.examples]
+        example.n_steps for example in data_set.examples
+    ]
 
 
 def test_an_example_knows_its_cleaned_transcript_and_seconds(tmp_path):
@@ -245,12 +268,20 @@ def test_an_exclusion_reason_of_the_importer_excludes_the_utterance(tmp_path, ca
 def test_two_of_seven_excluded_over_three_sets(tmp_path, caplog):
     for name in 'abcdefg':
         write_wav(tmp_path / (name + '.wav'), speech(0.4))
-    sets = build_sets(tmp_path, [(name + '.wav', 'x') for name in 'abc'] + [('d.wav', '')],
-                      [('e.wav', '7'), ('f.wav', 'y')], [('g.wav', 'z')])
-    assert [names(data_set) for data_set in sets] == [['a.wav', 'b.wav', 'c.wav'], ['f.wav'],
-                                                      ['g.wav']]
+    sets = build_sets(
+        tmp_path,
+        [(name + '.wav', 'x') for name in 'abc'] + [('d.wav', '')],
+        [('e.wav', '7'), ('f.wav', 'y')],
+        [('g.wav', 'z')],
+    )
+    assert [names(data_set) for data_set in sets] == [
+        ['a.wav', 'b.wav', 'c.wav'],
+        ['f.wav'],
+        ['g.wav'],
+    ]
     assert [message for message in caplog.messages if 'utterances excluded' in message] == [
-        '2 of 7 utterances excluded']
+        '2 of 7 utterances excluded'
+    ]
 
 
 def test_an_utterance_in_all_sets_is_checked_and_counted_once(tmp_path, caplog, monkeypatch):
@@ -287,8 +318,10 @@ def test_other_rates_and_channels_are_said_once_with_a_count(tmp_path, caplog):
         samples = np.stack(channels * [speech(0.2, i, rate)], axis=1)
         write_wav(tmp_path / rows[-1][0], samples if channels > 1 else samples[:, 0], rate)
     build_sets(tmp_path, rows[:3], rows[3:])
-    assert caplog.messages == ['resampled to 16000 Hz: 2 from 8000 Hz, 1 from 44100 Hz',
-                               'mixed down to one channel (mean): 2']
+    assert caplog.messages == [
+        'resampled to 16000 Hz: 2 from 8000 Hz, 1 from 44100 Hz',
+        'mixed down to one channel (mean): 2',
+    ]
 
 
 def test_what_is_excluded_is_not_counted_as_resampled(tmp_path, caplog):
@@ -303,8 +336,10 @@ def test_a_file_in_all_three_sets_is_counted_as_resampled_once(tmp_path, caplog)
     write_wav(tmp_path / 'a.wav', np.stack(2 * [speech(0.4, rate=8000)], axis=1), 8000)
     rows = [('a.wav', 'x')]
     build_sets(tmp_path, rows, rows, rows)
-    assert caplog.messages == ['resampled to 16000 Hz: 1 from 8000 Hz',
-                               'mixed down to one channel (mean): 1']
+    assert caplog.messages == [
+        'resampled to 16000 Hz: 1 from 8000 Hz',
+        'mixed down to one channel (mean): 1',
+    ]
 
 
 def test_limits_take_the_first_utterances_of_each_list(tmp_path, caplog):
@@ -314,7 +349,10 @@ def test_limits_take_the_first_utterances_of_each_list(tmp_path, caplog):
     bad = [('gone.wav', 'x')]
     sets = build_sets(tmp_path, rows[:3] + bad, bad + rows, rows, limit_train=2, limit_dev=3)
     assert [names(data_set) for data_set in sets] == [
-        ['0.wav', '1.wav'], ['0.wav', '1.wav'], ['%d.wav' % i for i in range(5)]]
+        ['0.wav', '1.wav'],
+        ['0.wav', '1.wav'],
+        ['%d.wav' % i for i in range(5)],
+    ]
     assert caplog.messages[-1] == '1 of 6 utterances excluded'
 
 
@@ -351,19 +389,29 @@ def corpora(tmp_path, torn='', **values):
     for folder, lengths in (('one', [1.0, 1.1, 1.2]), ('two', [1.05, 1.3])):
         for i, seconds in enumerate(lengths):
             path = write_wav(tmp_path / folder / ('%d.wav' % i), speech(seconds, i))
-            listed.append(records.Utterance(path, '%s/%d' % (folder, i), 'a', corpus=folder,
-                                            exclusion_reason='torn' if torn == folder else None))
+            listed.append(
+                records.Utterance(
+                    path,
+                    '%s/%d' % (folder, i),
+                    'a',
+                    corpus=folder,
+                    exclusion_reason='torn' if torn == folder else None,
+                )
+            )
     config = load_config(importer='csv,csv', cache_dir=tmp_path / 'cache', **values)
     config = dataclasses.replace(config, importer='one,two')
-    return data_sets.make_data_sets(config, text.Alphabet(), records.Listing(
-        listed, listed[2:4], listed[:1]))
+    return data_sets.make_data_sets(
+        config, text.Alphabet(), records.Listing(listed, listed[2:4], listed[:1])
+    )
 
 
 def test_linked_corpora_are_parts_of_the_training_set_with_their_weights(tmp_path):
     sets = corpora(tmp_path, importer_weights='2,1')
     [stage] = sets.stages
-    assert [names(part) for part in stage.parts] == [['one/0', 'one/1', 'one/2'],
-                                                     ['two/0', 'two/1']]
+    assert [names(part) for part in stage.parts] == [
+        ['one/0', 'one/1', 'one/2'],
+        ['two/0', 'two/1'],
+    ]
     assert names(sets.train) == names(stage.parts[0]) + names(stage.parts[1])
     assert [part.queue_index for part in (*stage.parts, sets.dev, sets.test)] == [0, 1, 2, 3]
     assert stage.weights == [1.0, 0.5]

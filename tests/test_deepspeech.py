@@ -1,4 +1,5 @@
 """Parts of DeepSpeech.py at tiny, unequal sizes; whole runs are in test_train.py."""
+
 import numpy as np
 import pytest
 
@@ -8,8 +9,15 @@ from util import text
 from util.tf1 import tf
 
 B, T, N_INPUT, N_CONTEXT, N_CHARACTER = 3, 11, 4, 1, 7
-SIZES = dict(n_input=N_INPUT, n_context=N_CONTEXT, n_hidden_1=6, n_hidden_2=8, n_hidden_5=9,
-             n_cell_dim=5, default_stddev=0.5)
+SIZES = dict(
+    n_input=N_INPUT,
+    n_context=N_CONTEXT,
+    n_hidden_1=6,
+    n_hidden_2=8,
+    n_hidden_5=9,
+    n_cell_dim=5,
+    default_stddev=0.5,
+)
 N_FEATURES = N_INPUT * 3
 
 
@@ -18,8 +26,13 @@ def batch_x(seed=0):
 
 
 def logits(x, lengths, **more):
-    return lambda: DeepSpeech.BiRNN(tf.constant(x), tf.constant(lengths),
-                                    config=load_config(**SIZES), n_character=N_CHARACTER, **more)
+    return lambda: DeepSpeech.BiRNN(
+        tf.constant(x),
+        tf.constant(lengths),
+        config=load_config(**SIZES),
+        n_character=N_CHARACTER,
+        **more,
+    )
 
 
 def test_logits_are_time_major():
@@ -52,13 +65,23 @@ def test_order_in_the_batch_does_not_matter():
 
 def test_activation_is_clipped():
     def dense():
-        return DeepSpeech._dense(tf.constant([[-1.0], [1.0], [50.0]]), 1, 2,
-                                 load_config(b1_stddev=0, h1_stddev=0, relu_clip=20), None)
+        return DeepSpeech._dense(
+            tf.constant([[-1.0], [1.0], [50.0]]),
+            1,
+            2,
+            load_config(b1_stddev=0, h1_stddev=0, relu_clip=20),
+            None,
+        )
+
     with tf.Graph().as_default(), tf.Session() as session:
         y = dense()
-        session.run(tf.global_variables_initializer(), {
-            v.initial_value: np.ones(v.shape) * (v.op.name == 'h1')
-            for v in tf.global_variables()})
+        session.run(
+            tf.global_variables_initializer(),
+            {
+                v.initial_value: np.ones(v.shape) * (v.op.name == 'h1')
+                for v in tf.global_variables()
+            },
+        )
         np.testing.assert_array_equal(session.run(y), [[0, 0], [1, 1], [20, 20]])
 
 
@@ -76,10 +99,14 @@ def test_beam_search_of_a_batch_is_that_of_the_operation():
     logits = rng.normal(0, 4, (11, 4, 29)).astype(np.float32)
     logits[:, 2, 28] = 99
     lengths = [11, 3, 7, 8]
-    ours, whole = run_graph(lambda: [
-        DeepSpeech.decode(tf.constant(logits), tf.constant(lengths), 20),
-        tf.nn.ctc_beam_search_decoder(logits, lengths, beam_width=20, top_paths=1,
-                                      merge_repeated=False)[0][0]])
+    ours, whole = run_graph(
+        lambda: [
+            DeepSpeech.decode(tf.constant(logits), tf.constant(lengths), 20),
+            tf.nn.ctc_beam_search_decoder(
+                logits, lengths, beam_width=20, top_paths=1, merge_repeated=False
+            )[0][0],
+        ]
+    )
     for got, expected in zip(ours, whole):
         assert got.dtype == expected.dtype
         np.testing.assert_array_equal(got, expected)
@@ -95,12 +122,15 @@ def test_beam_search_that_finds_nothing_at_all():
 
 def test_gradients_are_weighted_by_the_towers_utterances():
     def build():
-        pairs = [[(tf.constant([1.0, 2.0]), 'v'), (tf.constant(3.0), 'w')],
-                 [(tf.constant([5.0, 6.0]), 'v'), (tf.constant(7.0), 'w')]]
+        pairs = [
+            [(tf.constant([1.0, 2.0]), 'v'), (tf.constant(3.0), 'w')],
+            [(tf.constant([5.0, 6.0]), 'v'), (tf.constant(7.0), 'w')],
+        ]
         averaged = DeepSpeech.average_gradients(pairs, [0.75, 0.25])
         plain = DeepSpeech.average_gradients(pairs)
         assert [name for _, name in averaged] == ['v', 'w']
         return [g for g, _ in averaged], [g for g, _ in plain]
+
     weighted, plain = run_graph(build)
     np.testing.assert_allclose(weighted[0], [2, 3])
     assert weighted[1] == pytest.approx(4)
@@ -113,8 +143,9 @@ def test_gradients_are_weighted_by_the_towers_utterances():
 def initial_values(**values):
     with tf.Graph().as_default(), tf.Session() as session:
         tf.set_random_seed(1)
-        DeepSpeech.BiRNN(tf.zeros([1, 1, 494]), [1], n_character=29,
-                         config=load_config(n_hidden=40, **values))
+        DeepSpeech.BiRNN(
+            tf.zeros([1, 1, 494]), [1], n_character=29, config=load_config(n_hidden=40, **values)
+        )
         session.run(tf.global_variables_initializer())
         return session.run({v.op.name: v for v in tf.trainable_variables()})
 
@@ -149,9 +180,14 @@ def test_layer_4_has_a_dropout_of_its_own():
 
     def build(rate, training=True):
         dropout = DeepSpeech.Dropout(tf.constant(training), tf.constant([7, 0], tf.int64))
-        return DeepSpeech.BiRNN(tf.constant(x), tf.constant([T] * B), n_character=N_CHARACTER,
-                                dropout=dropout, config=load_config(
-                                    **SIZES, dropout_rate=0, dropout_rate4=rate))
+        return DeepSpeech.BiRNN(
+            tf.constant(x),
+            tf.constant([T] * B),
+            n_character=N_CHARACTER,
+            dropout=dropout,
+            config=load_config(**SIZES, dropout_rate=0, dropout_rate4=rate),
+        )
+
     without, off, on = (run_graph(lambda a=a: build(*a)) for a in ((0,), (0.5, False), (0.5,)))
     np.testing.assert_array_equal(off, without)
     assert np.abs(on - without).max() > 0.01

@@ -1,4 +1,5 @@
 """The corpus in data/digits: its manifests, the figures in its README, its script's own check."""
+
 import csv
 import importlib.util
 import os
@@ -32,8 +33,11 @@ def readme():
 
 def readme_table():
     """Returns {set: [utterances, seconds, words, voices, variants]} of the README, as text."""
-    rows = re.findall(r'^\| (\w+) +\| +(\d+) \| +([\d.]+) \| +(\d+) \| +(\d+) \| +(\d+) \|$',
-                      readme(), re.MULTILINE)
+    rows = re.findall(
+        r'^\| (\w+) +\| +(\d+) \| +([\d.]+) \| +(\d+) \| +(\d+) \| +(\d+) \|$',
+        readme(),
+        re.MULTILINE,
+    )
     return {name: figures for name, *figures in rows}
 
 
@@ -44,8 +48,12 @@ def voice(name):
 
 def check(folder):
     """Runs the script's --check on a corpus; returns the CompletedProcess."""
-    return subprocess.run([sys.executable, SCRIPT, '--check', '--out', str(folder)],
-                          capture_output=True, text=True, timeout=60)
+    return subprocess.run(
+        [sys.executable, SCRIPT, '--check', '--out', str(folder)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
 
 
 @pytest.fixture(scope='module')
@@ -60,8 +68,12 @@ def test_the_scripts_own_check_finds_no_fault(own_check):
 
 
 def test_the_readme_has_the_counts_that_the_script_finds(own_check):
-    found = re.findall(r'^(\w+): (\d+) utterances, ([\d.]+) s, (\d+) words, (\d+) voices, '
-                       r'(\d+) variants', own_check.stdout, re.MULTILINE)
+    found = re.findall(
+        r'^(\w+): (\d+) utterances, ([\d.]+) s, (\d+) words, (\d+) voices, '
+        r'(\d+) variants',
+        own_check.stdout,
+        re.MULTILINE,
+    )
     assert {name: figures for name, *figures in found} == readme_table()
     assert list(readme_table()) == list(SETS)
 
@@ -81,10 +93,12 @@ def test_transcripts_are_one_to_five_digit_words_each_as_often(set_name):
     transcripts = [row[2].split(' ') for row in read_rows(set_name)]
     lengths = [len(words) for words in transcripts]
     assert {n: lengths.count(n) for n in set(lengths)} == {
-        n: len(transcripts) // 5 for n in range(1, 6)}
+        n: len(transcripts) // 5 for n in range(1, 6)
+    }
     spoken = [word for words in transcripts for word in words]
     assert {word: spoken.count(word) for word in set(spoken)} == {
-        word: len(spoken) // 10 for word in WORDS}
+        word: len(spoken) // 10 for word in WORDS
+    }
 
 
 def test_long_strings_occur_only_once_in_the_corpus():
@@ -103,20 +117,24 @@ def test_voices_of_dev_and_test_never_occur_in_another_set():
 
 @pytest.mark.parametrize('set_name', SETS)
 def test_the_readme_lists_the_variants_of_each_set(set_name):
-    listed = re.search(r'^- %s: (.*?)(?=\n- |\n\n)' % set_name, readme(),
-                       re.MULTILINE | re.DOTALL).group(1)
-    assert listed.replace(',', ' ').split() == sorted({voice(row[0])[1]
-                                                       for row in read_rows(set_name)})
+    listed = re.search(
+        r'^- %s: (.*?)(?=\n- |\n\n)' % set_name, readme(), re.MULTILINE | re.DOTALL
+    ).group(1)
+    assert listed.replace(',', ' ').split() == sorted(
+        {voice(row[0])[1] for row in read_rows(set_name)}
+    )
 
 
 def test_the_corpus_takes_at_most_8_mb_as_the_readme_says():
-    sizes = [os.path.getsize(os.path.join(folder, name))
-             for folder, _, names in os.walk(DIGITS) for name in names
-             if name.endswith(('.flac', '.csv'))]
+    sizes = [
+        os.path.getsize(os.path.join(folder, name))
+        for folder, _, names in os.walk(DIGITS)
+        for name in names
+        if name.endswith(('.flac', '.csv'))
+    ]
     in_blocks = sum(-(-size // 4096) * 4096 for size in sizes)
     assert in_blocks <= 8e6
-    assert ('%.1f MB, or %.1f MB in disk blocks' % (sum(sizes) / 1e6, in_blocks / 1e6)
-            ) in readme()
+    assert ('%.1f MB, or %.1f MB in disk blocks' % (sum(sizes) / 1e6, in_blocks / 1e6)) in readme()
 
 
 def test_the_script_plans_the_strings_and_voices_of_the_manifests():
@@ -127,7 +145,8 @@ def test_the_script_plans_the_strings_and_voices_of_the_manifests():
     for set_name in SETS:
         planned = make_digits.plan_set(set_name, taken)
         assert [(u.name, u.text) for u in planned] == [
-            (name, words) for name, _, words in read_rows(set_name)]
+            (name, words) for name, _, words in read_rows(set_name)
+        ]
 
 
 def test_the_scripts_check_names_what_was_damaged(tmp_path):

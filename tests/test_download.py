@@ -1,4 +1,5 @@
 """Downloads from a server that misbehaves: parts, ranges, attempts, what is refused."""
+
 import hashlib
 import io
 import json
@@ -33,7 +34,9 @@ def test_a_file_is_downloaded_once(site, tmp_path, caplog):
     assert files_below(tmp_path) == {'new/a.tgz': CONTENT}
     assert site.asked == [('/a.tgz', None, None)]
     assert [record.getMessage().split(' in ')[0] for record in caplog.records] == [
-        'downloading %s/a.tgz to %s' % (site.url, path), 'downloaded %s: 0.5 MB' % path]
+        'downloading %s/a.tgz to %s' % (site.url, path),
+        'downloaded %s: 0.5 MB' % path,
+    ]
 
 
 def test_an_empty_file_is_a_file(site, tmp_path):
@@ -42,17 +45,23 @@ def test_an_empty_file_is_a_file(site, tmp_path):
     assert files_below(tmp_path) == {'none.txt': b''}
 
 
-@pytest.mark.parametrize('headers, condition', (
-    ({'ETag': TAG}, TAG),
-    ({'ETag': 'W/"weak"', 'Last-Modified': 'Mon, 02 Jan 2017 00:00:00 GMT'},
-     'Mon, 02 Jan 2017 00:00:00 GMT'),
-    ({}, None)))
+@pytest.mark.parametrize(
+    'headers, condition',
+    (
+        ({'ETag': TAG}, TAG),
+        (
+            {'ETag': 'W/"weak"', 'Last-Modified': 'Mon, 02 Jan 2017 00:00:00 GMT'},
+            'Mon, 02 Jan 2017 00:00:00 GMT',
+        ),
+        ({}, None),
+    ),
+)
 def test_after_a_cut_only_the_rest_is_asked_for(site, tmp_path, headers, condition):
     site.headers, site.cuts = headers, [300000]
     download.download(site.url + '/a.tgz', str(tmp_path / 'a.tgz'), md5=MD5)
     [first, (_, rest, if_range)] = site.asked
     assert first == ('/a.tgz', None, None)
-    assert 300000 - download.CHUNK_BYTES < int(rest[len('bytes='):-1]) <= 300000
+    assert 300000 - download.CHUNK_BYTES < int(rest[len('bytes=') : -1]) <= 300000
     assert if_range == condition
     assert files_below(tmp_path) == {'a.tgz': CONTENT}
 
@@ -61,8 +70,12 @@ def fail_part_way(site, tmp_path, cut=300000):
     """A download that is given up; what it leaves. Returns (path, bytes in the part)."""
     site.cuts = [cut, 1, 1, 1]
     path = str(tmp_path / 'a.tgz')
-    refused(download.download, site.url + '/a.tgz', path, says=[
-        site.url + '/a.tgz', path, 'of 512000 bytes', '4 attempts'])
+    refused(
+        download.download,
+        site.url + '/a.tgz',
+        path,
+        says=[site.url + '/a.tgz', path, 'of 512000 bytes', '4 attempts'],
+    )
     assert sorted(os.listdir(tmp_path)) == ['a.tgz.part', 'a.tgz.part.json']
     size = os.path.getsize(path + '.part')
     assert CONTENT.startswith((tmp_path / 'a.tgz.part').read_bytes()) and 0 < size < len(CONTENT)
@@ -132,8 +145,9 @@ def test_a_part_of_unknown_origin_is_not_used(site, tmp_path, notes):
 def test_a_part_that_is_whole_needs_no_request(site, tmp_path):
     url = site.url + '/a.tgz'
     (tmp_path / 'a.tgz.part').write_bytes(CONTENT)
-    (tmp_path / 'a.tgz.part.json').write_text(json.dumps(
-        {'url': url, 'validator': TAG, 'total': len(CONTENT)}))
+    (tmp_path / 'a.tgz.part.json').write_text(
+        json.dumps({'url': url, 'validator': TAG, 'total': len(CONTENT)})
+    )
     download.download(url, str(tmp_path / 'a.tgz'), md5=MD5)
     assert site.asked == []
     assert files_below(tmp_path) == {'a.tgz': CONTENT}
@@ -168,8 +182,9 @@ def test_a_killed_download_is_completed_by_the_next_run(site, tmp_path):
 
 
 @pytest.mark.parametrize('statuses', ([500, 503], [429, 408]))
-def test_a_server_in_trouble_is_asked_again_after_growing_pauses(site, tmp_path, monkeypatch,
-                                                                caplog, statuses):
+def test_a_server_in_trouble_is_asked_again_after_growing_pauses(
+    site, tmp_path, monkeypatch, caplog, statuses
+):
     monkeypatch.setattr(download, 'RETRY_DELAYS_S', (0.1, 0.2))
     site.statuses = statuses
     download.download(site.url + '/a.tgz', str(tmp_path / 'a.tgz'))
@@ -185,8 +200,12 @@ def test_the_pauses_double():
 
 def test_a_server_that_stays_in_trouble_is_given_up(site, tmp_path):
     site.statuses = 10 * [500]
-    refused(download.download, site.url + '/a.tgz', str(tmp_path / 'a.tgz'),
-            says=['HTTP 500', '4 attempts'])
+    refused(
+        download.download,
+        site.url + '/a.tgz',
+        str(tmp_path / 'a.tgz'),
+        says=['HTTP 500', '4 attempts'],
+    )
     assert len(site.asked) == 4
     assert os.listdir(tmp_path) == []
 
@@ -218,16 +237,24 @@ def test_a_server_that_falls_silent_is_asked_again(site, tmp_path, monkeypatch):
 def test_a_file_that_is_not_there_fails_at_once(site, tmp_path, status):
     site.statuses = [status]
     path = str(tmp_path / 'a.tgz')
-    refused(download.download, site.url + '/a.tgz', path,
-            says=[site.url + '/a.tgz', path, 'HTTP %d' % status])
+    refused(
+        download.download,
+        site.url + '/a.tgz',
+        path,
+        says=[site.url + '/a.tgz', path, 'HTTP %d' % status],
+    )
     assert len(site.asked) == 1
     assert os.listdir(tmp_path) == []
 
 
 def test_nobody_there_is_a_data_error(site, tmp_path):
     site.stop()
-    refused(download.download, site.url + '/a.tgz', str(tmp_path / 'a.tgz'), says=[
-        site.url, 'Connection refused', '4 attempts'])
+    refused(
+        download.download,
+        site.url + '/a.tgz',
+        str(tmp_path / 'a.tgz'),
+        says=[site.url, 'Connection refused', '4 attempts'],
+    )
 
 
 @pytest.mark.parametrize('url', ('no-scheme/a.tgz', 'ftp://127.0.0.1/a.tgz', 'http://'))
@@ -250,14 +277,25 @@ def test_a_web_page_does_not_cost_what_is_there_already(site, tmp_path):
 
 
 def test_another_length_than_the_published_one_is_refused_unread(site, tmp_path):
-    refused(download.download, site.url + '/a.tgz', str(tmp_path / 'a.tgz'), 512001,
-            says=['512000 bytes', 'expected 512001'])
+    refused(
+        download.download,
+        site.url + '/a.tgz',
+        str(tmp_path / 'a.tgz'),
+        512001,
+        says=['512000 bytes', 'expected 512001'],
+    )
     assert os.listdir(tmp_path) == []
 
 
 def test_a_wrong_checksum_removes_the_part(site, tmp_path):
-    refused(download.download, site.url + '/a.tgz', str(tmp_path / 'a.tgz'), len(CONTENT),
-            32 * '0', says=[MD5, 32 * '0'])
+    refused(
+        download.download,
+        site.url + '/a.tgz',
+        str(tmp_path / 'a.tgz'),
+        len(CONTENT),
+        32 * '0',
+        says=[MD5, 32 * '0'],
+    )
     assert len(site.asked) == 1
     assert os.listdir(tmp_path) == []
 
@@ -282,8 +320,13 @@ def test_a_file_sent_in_chunks_is_whole_at_the_last_one(site, tmp_path):
 @pytest.mark.parametrize('size_bytes', (511999, 512001))
 def test_a_file_sent_in_chunks_must_have_the_published_length(site, tmp_path, size_bytes):
     site.headers = CHUNKED
-    refused(download.download, site.url + '/a.tgz', str(tmp_path / 'a.tgz'), size_bytes,
-            says=['%d' % size_bytes])
+    refused(
+        download.download,
+        site.url + '/a.tgz',
+        str(tmp_path / 'a.tgz'),
+        size_bytes,
+        says=['%d' % size_bytes],
+    )
     assert os.listdir(tmp_path) == []
 
 

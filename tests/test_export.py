@@ -1,4 +1,5 @@
 """The exported model of a run: signatures, decoding, versions."""
+
 import os
 import re
 import subprocess
@@ -14,7 +15,7 @@ from util import audio, text
 from util.run import export_folder
 from util.tf1 import tf
 
-LOAD = '''
+LOAD = """
 import sys, numpy as np, tensorflow as tf
 path, features = sys.argv[1], np.load(sys.argv[2])
 model = tf.saved_model.load(path)
@@ -23,7 +24,7 @@ lengths = tf.constant([features.shape[1], 40, 70], tf.int32)
 padded = model.signatures['with_length'](input=tf.constant(features), input_length=lengths)
 single = model.signatures['serving_default'](input=tf.constant(features[1:2, :40]))
 np.savez(sys.argv[3], whole=whole, padded=padded['outputs'], single=single['outputs'])
-'''
+"""
 
 
 @pytest.mark.run
@@ -32,9 +33,18 @@ def test_export_decodes_as_the_report_did(finished, tmp_path):
     wav = str(folder / 'wav' / 'good7.wav')  # "fine weather"
     features = audio.audiofile_to_input_vector(wav, 26, 9)
     np.save(tmp_path / 'in.npy', np.stack([features, features[::-1], features * 0.5]))
-    done = subprocess.run([sys.executable, '-c', LOAD, str(folder / 'export' / '1'),
-                           str(tmp_path / 'in.npy'), str(tmp_path / 'out.npz')],
-                          capture_output=True, text=True)
+    done = subprocess.run(
+        [
+            sys.executable,
+            '-c',
+            LOAD,
+            str(folder / 'export' / '1'),
+            str(tmp_path / 'in.npy'),
+            str(tmp_path / 'out.npz'),
+        ],
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
     out = np.load(tmp_path / 'out.npz')
     report = run.stdout.split('Testing the weights')[1]
@@ -66,8 +76,7 @@ def test_versions_are_counted_up_and_removed_only_on_demand(resumable):
     run = run_deepspeech(resumable, restore_checkpoint=1, epochs=0, export_dir='export')
     assert run.returncode == 0, run.stdout
     assert sorted(os.listdir(resumable / 'export')) == ['1', '2']
-    run_deepspeech(resumable, restore_checkpoint=1, epochs=0, export_dir='export',
-                   remove_export=1)
+    run_deepspeech(resumable, restore_checkpoint=1, epochs=0, export_dir='export', remove_export=1)
     assert os.listdir(resumable / 'export') == ['3']
 
 

@@ -1,5 +1,6 @@
 """Queues and feeders: batches of the right utterances, files that turn out unreadable, errors
 among the threads, the end."""
+
 import os
 import random
 import threading
@@ -9,8 +10,20 @@ import numpy as np
 import pytest
 import soundfile
 
-from feeding_helpers import (HANG_S, LENGTHS, ORDERS, Graph, build_sets, exclusions,
-                             expected_epoch, flat, item, make_set, names, within)
+from feeding_helpers import (
+    HANG_S,
+    LENGTHS,
+    ORDERS,
+    Graph,
+    build_sets,
+    exclusions,
+    expected_epoch,
+    flat,
+    item,
+    make_set,
+    names,
+    within,
+)
 from helpers import speech, write_wav
 from util import records
 from util.feeding import data_sets, feeder
@@ -20,8 +33,10 @@ from util.tf1 import tf
 
 
 def test_the_selector_picks_the_queue_and_frames_keep_their_margins(no_audio):
-    sets = [make_set(lengths, name, batch_size=2)
-            for name, lengths in zip(records.SET_NAMES, ([4, 6], [3], [5, 2]))]
+    sets = [
+        make_set(lengths, name, batch_size=2)
+        for name, lengths in zip(records.SET_NAMES, ([4, 6], [3], [5, 2]))
+    ]
     with tf.Graph().as_default(), tf.Session() as session:
         selector, count = tf.placeholder(tf.int32, []), tf.placeholder(tf.int32, [])
         queues = feeder.make_queues(data_sets.DataSets(*sets))
@@ -40,8 +55,9 @@ def test_the_selector_picks_the_queue_and_frames_keep_their_margins(no_audio):
 
 def test_a_subset_has_a_queue_of_its_own(no_audio):
     data_set = make_set([4, 2, 3])
-    sets = data_sets.DataSets(data_set, make_set([1], 'dev'), make_set([1], 'test'),
-                            stages=[data_set.up_to(3), data_set])
+    sets = data_sets.DataSets(
+        data_set, make_set([1], 'dev'), make_set([1], 'test'), stages=[data_set.up_to(3), data_set]
+    )
     assert [part.queue_index for part in (*sets.stages, sets.dev, sets.test)] == [0, 1, 2, 3]
     with tf.Graph().as_default(), tf.Session() as session:
         selector = tf.placeholder(tf.int32, [])
@@ -50,8 +66,10 @@ def test_a_subset_has_a_queue_of_its_own(no_audio):
         for stage, labels in zip(sets.stages, ([0, 1], [1, 2, 0])):
             with feeder.feed(stage, queues, session, n_epochs=1) as feeding:
                 [step] = within(HANG_S, list, feeding.all_steps())
-                taken = [session.run(batch, {selector: step.queue_index}).labels[0, 0]
-                         for _ in step.examples]
+                taken = [
+                    session.run(batch, {selector: step.queue_index}).labels[0, 0]
+                    for _ in step.examples
+                ]
             assert taken == labels
 
 
@@ -120,7 +138,7 @@ def test_waiting_for_slow_readers_is_measured_epoch_by_epoch(monkeypatch):
         graph.take_epoch(feeding)
         first = feeding.waited
         graph.wait_for(3)  # the utterances of the second epoch
-        time.sleep(0.1)    # their step is announced once they are there
+        time.sleep(0.1)  # their step is announced once they are there
         graph.take_epoch(feeding)
         assert first > 0.05 > feeding.waited - first
 
@@ -159,8 +177,9 @@ def test_steps_are_announced_once_their_utterances_are_in_the_queue(no_audio):
                 graph.take(len(step.examples))
 
 
-@pytest.mark.parametrize('rounds, ends', [(1, [1, 2, 3, 4, 5]), (2, [2, 4, 5]), (3, [3, 5]),
-                                          (7, [5])])
+@pytest.mark.parametrize(
+    'rounds, ends', [(1, [1, 2, 3, 4, 5]), (2, [2, 4, 5]), (3, [3, 5]), (7, [5])]
+)
 def test_an_update_ends_after_so_many_batches_and_with_the_epoch(no_audio, rounds, ends):
     data_set = make_set(LENGTHS[:9], batch_size=2, numbatches_to_aggregate=rounds)
     with Graph(data_set) as graph:
@@ -174,8 +193,11 @@ def test_an_update_ends_after_so_many_batches_and_with_the_epoch(no_audio, round
 
 
 def test_steps_without_utterances_are_announced_to_those_who_ask(no_audio, monkeypatch):
-    monkeypatch.setattr(data_sets.DataSet, 'read', lambda data_set, index: (
-        None if index == 1 else item(data_set, index)))
+    monkeypatch.setattr(
+        data_sets.DataSet,
+        'read',
+        lambda data_set, index: None if index == 1 else item(data_set, index),
+    )
     with Graph(make_set([3, 4, 5], batch_size=1)) as graph:
         feeding = graph.feed(n_epochs=2)
         counts = []
@@ -200,15 +222,20 @@ def decode_corpus(folder, **values):
 
 def run_epochs(data_set, n_epochs):
     """[[(names, seq_len)] of each epoch]."""
+
     def run():
         epochs = []
         with Graph(data_set) as graph:
             feeding = graph.feed(n_epochs=n_epochs)
             for _ in range(n_epochs):
-                epochs.append([(step.index, names(step),
-                                graph.take(len(step.examples)).seq_len.tolist())
-                               for step in feeding.epoch()])
+                epochs.append(
+                    [
+                        (step.index, names(step), graph.take(len(step.examples)).seq_len.tolist())
+                        for step in feeding.epoch()
+                    ]
+                )
         return epochs
+
     return within(HANG_S, run)
 
 
@@ -226,17 +253,23 @@ def truncate_to_one_step(path):
         file.truncate(44 + 2 * 500)  # 2 steps need more than 560 samples of 2 bytes
 
 
-@pytest.mark.parametrize('damage, reason', [
-    (os.remove, 'cannot be read: No such file or directory'),
-    (replace_by_page, 'not an audio file'),
-    (truncate_to_header, 'too short')])
+@pytest.mark.parametrize(
+    'damage, reason',
+    [
+        (os.remove, 'cannot be read: No such file or directory'),
+        (replace_by_page, 'not an audio file'),
+        (truncate_to_header, 'too short'),
+    ],
+)
 def test_a_file_unreadable_at_decoding_is_left_out_by_name_and_its_step_is_smaller(
-        tmp_path, caplog, damage, reason):
+    tmp_path, caplog, damage, reason
+):
     data_set = decode_corpus(tmp_path, train_batch_size=3).train
     damage(tmp_path / 'wav/1.wav')
     epochs = run_epochs(data_set, 2)
-    assert epochs == 2 * [[(0, ['wav/0.wav', 'wav/2.wav'], [9, 15]),
-                           (1, ['wav/3.wav', 'wav/4.wav'], [18, 21])]]
+    assert epochs == 2 * [
+        [(0, ['wav/0.wav', 'wav/2.wav'], [9, 15]), (1, ['wav/3.wav', 'wav/4.wav'], [18, 21])]
+    ]
     excluded = exclusions(caplog)  # fails where one is said twice
     assert list(excluded) == ['wav/1.wav'] and reason in excluded['wav/1.wav']
     assert '1 of 5 train utterances excluded while reading' in caplog.messages
@@ -265,8 +298,9 @@ def test_a_step_of_unreadable_files_is_left_out_as_a_whole(tmp_path):
     data_set = decode_corpus(tmp_path, train_batch_size=2).train
     for i in (2, 3):
         os.remove(tmp_path / ('wav/%d.wav' % i))
-    assert run_epochs(data_set, 2) == 2 * [[(0, ['wav/0.wav', 'wav/1.wav'], [9, 12]),
-                                            (2, ['wav/4.wav'], [21])]]
+    assert run_epochs(data_set, 2) == 2 * [
+        [(0, ['wav/0.wav', 'wav/1.wav'], [9, 12]), (2, ['wav/4.wav'], [21])]
+    ]
 
 
 def test_an_epoch_without_a_readable_file_has_no_steps(tmp_path, caplog):
@@ -318,8 +352,12 @@ def test_an_exception_in_a_reader_ends_every_one_of_many_runs(monkeypatch):
     monkeypatch.setattr(data_sets.DataSet, 'read', read_or_fail)
     monkeypatch.setattr(feeder, 'N_READERS', 4)
     for repetition in range(20):
-        data_set = make_set(range(1, 9), batch_order='shuffled', batch_size=1 + repetition % 5,
-                            random_seed=repetition)
+        data_set = make_set(
+            range(1, 9),
+            batch_order='shuffled',
+            batch_size=1 + repetition % 5,
+            random_seed=repetition,
+        )
         with Graph(data_set) as graph:
             feeding = graph.feed()
             with pytest.raises(RuntimeError, match='reader broke'):
@@ -398,6 +436,7 @@ def test_closing_at_any_moment_leaves_no_thread_behind(no_audio):
 def test_leaving_the_with_block_by_an_error_closes_the_feeder(no_audio):
     data_set, before = make_set(LENGTHS, batch_size=2), set(threading.enumerate())
     with Graph(data_set) as graph:
+
         def leave():
             with graph.feed():
                 raise KeyError('the caller')

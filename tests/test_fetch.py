@@ -1,4 +1,5 @@
 """Fetching corpora of several archives: once, after interruptions, two processes at a time."""
+
 import hashlib
 import os
 import shutil
@@ -11,8 +12,10 @@ import fetching_helpers
 from fetching_helpers import WAIT_S, Stop, files_below, put, refused, stop_at, tar_bytes, zip_bytes
 from util.corpora import archives, download, fetch
 
-PARTS = {'/one.tgz': tar_bytes({'c/marker': b'', 'c/1': b'1'}),
-         '/files/two.zip': zip_bytes({'c/2': b'2'})}
+PARTS = {
+    '/one.tgz': tar_bytes({'c/marker': b'', 'c/1': b'1'}),
+    '/files/two.zip': zip_bytes({'c/2': b'2'}),
+}
 WHOLE = {'c/marker': b'', 'c/1': b'1', 'c/2': b'2', fetch.LOCK_NAME: b''}
 
 
@@ -26,9 +29,14 @@ def site(monkeypatch):
 def sources(site):
     """The archives of a corpus that the site has."""
     site.files = dict(PARTS)
-    return [fetch.Archive(site.url + '/one.tgz', len(PARTS['/one.tgz']),
-                          hashlib.md5(PARTS['/one.tgz']).hexdigest()),
-            fetch.Archive(site.url + '/files/two.zip')]
+    return [
+        fetch.Archive(
+            site.url + '/one.tgz',
+            len(PARTS['/one.tgz']),
+            hashlib.md5(PARTS['/one.tgz']).hexdigest(),
+        ),
+        fetch.Archive(site.url + '/files/two.zip'),
+    ]
 
 
 def paths(site):
@@ -62,17 +70,22 @@ def test_a_corpus_that_is_there_needs_neither_network_nor_write_access(tmp_path)
     assert os.listdir(tmp_path) == ['c'] and os.stat(tmp_path).st_mtime_ns == before
 
 
-@pytest.mark.parametrize('module, name, when, again', (
-    (shutil, 'copyfileobj', 2, ['/files/two.zip']),  # within the first archive
-    (os, 'replace', '/.unpacking-one.tgz/c', ['/files/two.zip']),
-    (shutil, 'copyfileobj', 3, []),                  # within the second one
-    (os, 'replace', '/.unpacking-two.zip/c/2', []),  # from its folder c into the first one's
-    (os, 'remove', '/one.tgz', ['/files/two.zip']),
-    (os, 'remove', '/two.zip', []),
-    (os, 'remove', '/.fetching-c-marker.json', []),
-    (download, 'download', 2, ['/files/two.zip'])))
-def test_an_interrupted_fetch_goes_on_where_it_stopped(site, sources, tmp_path, monkeypatch,
-                                                       module, name, when, again):
+@pytest.mark.parametrize(
+    'module, name, when, again',
+    (
+        (shutil, 'copyfileobj', 2, ['/files/two.zip']),  # within the first archive
+        (os, 'replace', '/.unpacking-one.tgz/c', ['/files/two.zip']),
+        (shutil, 'copyfileobj', 3, []),  # within the second one
+        (os, 'replace', '/.unpacking-two.zip/c/2', []),  # from its folder c into the first one's
+        (os, 'remove', '/one.tgz', ['/files/two.zip']),
+        (os, 'remove', '/two.zip', []),
+        (os, 'remove', '/.fetching-c-marker.json', []),
+        (download, 'download', 2, ['/files/two.zip']),
+    ),
+)
+def test_an_interrupted_fetch_goes_on_where_it_stopped(
+    site, sources, tmp_path, monkeypatch, module, name, when, again
+):
     with monkeypatch.context() as patch, pytest.raises(Stop):
         stop_at(patch, module, name, when)
         fetch.fetch_corpus(str(tmp_path), 'c/marker', sources)
@@ -111,23 +124,37 @@ def test_a_half_fetched_corpus_that_cannot_be_completed_is_not_taken(site, sourc
 
 
 def test_archives_without_what_was_expected_are_a_data_error(sources, tmp_path):
-    refused(fetch.fetch_corpus, str(tmp_path), 'c/other', sources,
-            says=[str(tmp_path / 'c/other'), 'did not hold', 'one.tgz, two.zip'])
+    refused(
+        fetch.fetch_corpus,
+        str(tmp_path),
+        'c/other',
+        sources,
+        says=[str(tmp_path / 'c/other'), 'did not hold', 'one.tgz, two.zip'],
+    )
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason='root may write everywhere')
 def test_a_folder_that_cannot_be_written_is_a_data_error_and_no_hang(sources, tmp_path):
     folder = tmp_path / 'data'
     folder.mkdir(mode=0o555)
-    refused(fetch.fetch_corpus, str(folder), 'c/marker', sources, says=[
-        sources[0].url, str(folder), 'Permission denied'])
+    refused(
+        fetch.fetch_corpus,
+        str(folder),
+        'c/marker',
+        sources,
+        says=[sources[0].url, str(folder), 'Permission denied'],
+    )
     assert os.listdir(folder) == []
 
 
 def test_two_runs_at_once_fetch_once(site, sources, tmp_path):
     site.holds = True  # the first request, until both have begun
-    threads = [threading.Thread(target=fetch.fetch_corpus, daemon=True,
-                                args=(str(tmp_path), 'c/marker', sources)) for _ in range(2)]
+    threads = [
+        threading.Thread(
+            target=fetch.fetch_corpus, daemon=True, args=(str(tmp_path), 'c/marker', sources)
+        )
+        for _ in range(2)
+    ]
     for thread in threads:
         thread.start()
     time.sleep(0.1)

@@ -1,5 +1,6 @@
 """The networks against numbers of other implementations (tests/data): the notebook's own, under
 TensorFlow 0.12.1, and for the paper's network those of torchaudio.models.DeepSpeech."""
+
 import os
 
 import numpy as np
@@ -15,14 +16,24 @@ from util.tf1 import tf
 DATA = os.path.join(PROJECT, 'tests', 'data')
 SEED = np.load(os.path.join(DATA, 'seed_graph.npz'))
 N_CHARACTER, N_INPUT, N_CONTEXT = 29, 26, 2
-HERE = [name for name in rnn.IMPLEMENTATIONS
-        if name != 'cudnn' or tf.config.list_physical_devices('GPU')]  # what runs here
-NAMES = [key[len('init/'):] for key in SEED.files if key.startswith('init/')]
+HERE = [
+    name
+    for name in rnn.IMPLEMENTATIONS
+    if name != 'cudnn' or tf.config.list_physical_devices('GPU')
+]  # what runs here
+NAMES = [key[len('init/') :] for key in SEED.files if key.startswith('init/')]
 
 
 def seed_config(**more):
-    return load_config(n_context=N_CONTEXT, n_hidden_1=32, n_hidden_2=30, n_hidden_5=28,
-                       n_cell_dim=24, dropout_rate=0, **more)
+    return load_config(
+        n_context=N_CONTEXT,
+        n_hidden_1=32,
+        n_hidden_2=30,
+        n_hidden_5=28,
+        n_cell_dim=24,
+        dropout_rate=0,
+        **more,
+    )
 
 
 def seed_batch():
@@ -31,10 +42,12 @@ def seed_batch():
     frames = np.zeros((3, windows.shape[1] + 2 * N_CONTEXT, N_INPUT), np.float32)
     for row, steps in enumerate(lengths):
         frames[row, :steps] = windows[row, :steps, :N_INPUT]
-        frames[row, steps:steps + 2 * N_CONTEXT] = windows[row, steps - 1, N_INPUT:].reshape(
-            -1, N_INPUT)
-    return records.Batch(*[tf.constant(part) for part in (
-        frames, lengths, SEED['batch_y'], SEED['batch_y_len'])])
+        frames[row, steps : steps + 2 * N_CONTEXT] = windows[row, steps - 1, N_INPUT:].reshape(
+            -1, N_INPUT
+        )
+    return records.Batch(
+        *[tf.constant(part) for part in (frames, lengths, SEED['batch_y'], SEED['batch_y_len'])]
+    )
 
 
 class Trained:
@@ -45,17 +58,23 @@ class Trained:
             config = seed_config(towers=n_towers, rnn_impl=implementation)
             optimizer = DeepSpeech.create_optimizer(config)
             results = DeepSpeech.get_tower_results(
-                seed_batch(), ['/cpu:%d' % i for i in range(n_towers)], config=config,
-                n_character=N_CHARACTER, optimizer=optimizer)
+                seed_batch(),
+                ['/cpu:%d' % i for i in range(n_towers)],
+                config=config,
+                n_character=N_CHARACTER,
+                optimizer=optimizer,
+            )
             self.towers, self.avg_loss = results.towers, results.avg_loss
             self.label_error_rate = results.label_error_rate
             self.gradients = DeepSpeech.average_gradients(
-                results.gradients, DeepSpeech.tower_weights(results.towers))
+                results.gradients, DeepSpeech.tower_weights(results.towers)
+            )
             self.train_op = DeepSpeech.apply_gradients(optimizer, self.gradients)
             self.variables = tf.trainable_variables()
             self._initialise = tf.global_variables_initializer()
-        self.session = tf.Session(graph=self.graph,
-                                  config=tf.ConfigProto(device_count={'CPU': n_towers}))
+        self.session = tf.Session(
+            graph=self.graph, config=tf.ConfigProto(device_count={'CPU': n_towers})
+        )
         self.reset()
 
     def reset(self):
@@ -70,8 +89,11 @@ def notebook_name(variable):
     return dict(checkpoint_files.NOTEBOOK_NAMES).get(variable.op.name, variable.op.name)
 
 
-@pytest.fixture(scope='module', ids=lambda param: '%d by %s' % param,
-                params=[(n, 'own') for n in (1, 2, 3)] + [(1, name) for name in HERE[1:]])
+@pytest.fixture(
+    scope='module',
+    ids=lambda param: '%d by %s' % param,
+    params=[(n, 'own') for n in (1, 2, 3)] + [(1, name) for name in HERE[1:]],
+)
 def built(request):
     """Trained of so many towers, by an implementation of the LSTM."""
     made = Trained(*request.param)
@@ -95,9 +117,13 @@ def say(what, deviation):
 @pytest.mark.parametrize('implementation', HERE)
 def test_logits(implementation, is_training):
     with tf.Graph().as_default(), tf.Session() as session:
-        logits = DeepSpeech.BiRNN(tf.constant(SEED['batch_x']), SEED['batch_seq_len'],
-                                  config=seed_config(rnn_impl=implementation),
-                                  n_character=N_CHARACTER, is_training=is_training)
+        logits = DeepSpeech.BiRNN(
+            tf.constant(SEED['batch_x']),
+            SEED['batch_seq_len'],
+            config=seed_config(rnn_impl=implementation),
+            n_character=N_CHARACTER,
+            is_training=is_training,
+        )
         session.run(tf.global_variables_initializer())
         for variable in tf.trainable_variables():
             variable.load(SEED['init/' + notebook_name(variable)], session)
@@ -115,8 +141,13 @@ def test_batch_of_the_queue_is_the_notebooks():
 
 def test_loss_and_gradients(trained):
     loss, rate, gradients, towers = trained.session.run(
-        [trained.avg_loss, trained.label_error_rate, [g for g, _ in trained.gradients],
-         trained.towers])
+        [
+            trained.avg_loss,
+            trained.label_error_rate,
+            [g for g, _ in trained.gradients],
+            trained.towers,
+        ]
+    )
     assert loss == pytest.approx(float(SEED['avg_loss']), rel=1e-6)
     assert rate == pytest.approx(float(SEED['label_error_rate']), rel=1e-6)
     total = np.concatenate([tower.total_loss for tower in towers])
@@ -177,20 +208,30 @@ class Vanilla:
 
     def __init__(self, n_towers):
         with tf.Graph().as_default() as graph:
-            config = load_config(n_context=N_CONTEXT, n_hidden=32, rnn='vanilla', dropout_rate=0,
-                                 towers=n_towers)
+            config = load_config(
+                n_context=N_CONTEXT, n_hidden=32, rnn='vanilla', dropout_rate=0, towers=n_towers
+            )
             results = DeepSpeech.get_tower_results(
-                seed_batch(), ['/cpu:%d' % i for i in range(n_towers)], config=config,
-                n_character=N_CHARACTER, optimizer=DeepSpeech.create_optimizer(config))
+                seed_batch(),
+                ['/cpu:%d' % i for i in range(n_towers)],
+                config=config,
+                n_character=N_CHARACTER,
+                optimizer=DeepSpeech.create_optimizer(config),
+            )
             self.towers, self.avg_loss = results.towers, results.avg_loss
             self.log_probabilities = [tf.nn.log_softmax(tower.logits) for tower in self.towers]
             self.gradients = DeepSpeech.average_gradients(
-                results.gradients, DeepSpeech.tower_weights(results.towers))
-            self.session = tf.Session(graph=graph,
-                                      config=tf.ConfigProto(device_count={'CPU': n_towers}))
+                results.gradients, DeepSpeech.tower_weights(results.towers)
+            )
+            self.session = tf.Session(
+                graph=graph, config=tf.ConfigProto(device_count={'CPU': n_towers})
+            )
             self.session.run(tf.global_variables_initializer())
-            warm_start.load(self.session, os.path.join(DATA, 'torchaudio_deepspeech.npz'),
-                            tf.trainable_variables())
+            warm_start.load(
+                self.session,
+                os.path.join(DATA, 'torchaudio_deepspeech.npz'),
+                tf.trainable_variables(),
+            )
 
 
 @pytest.fixture(scope='module', params=(1, 2, 3))
@@ -210,15 +251,18 @@ def test_vanilla_log_probabilities(vanilla):
     towers = vanilla.session.run(vanilla.log_probabilities)
     utterances = [tower[:, b] for tower in towers for b in range(tower.shape[1])]
     assert len(utterances) == 3
-    worst = max(np.abs(ours[:n_steps] - TORCH['log_probs_%d' % b]).max()
-                for b, (ours, n_steps) in enumerate(zip(utterances, TORCH['batch_seq_len'])))
+    worst = max(
+        np.abs(ours[:n_steps] - TORCH['log_probs_%d' % b]).max()
+        for b, (ours, n_steps) in enumerate(zip(utterances, TORCH['batch_seq_len']))
+    )
     say("the log-probabilities of the paper's network", worst)
     assert worst < 1e-5
 
 
 def test_vanilla_losses_and_gradients(vanilla):
     loss, gradients, towers = vanilla.session.run(
-        [vanilla.avg_loss, [g for g, _ in vanilla.gradients], vanilla.towers])
+        [vanilla.avg_loss, [g for g, _ in vanilla.gradients], vanilla.towers]
+    )
     total = np.concatenate([tower.total_loss for tower in towers])
     worst = np.abs(total / TORCH['total_loss'] - 1).max()
     say("the losses of the paper's network, relative", worst)
@@ -226,8 +270,10 @@ def test_vanilla_losses_and_gradients(vanilla):
     wanted = torch_gradients()
     names = [variable.op.name for _, variable in vanilla.gradients]
     assert sorted(names) == sorted(wanted)
-    worst = max(np.abs(gradient - wanted[name]).max() / np.abs(wanted[name]).max()
-                for gradient, name in zip(gradients, names))
+    worst = max(
+        np.abs(gradient - wanted[name]).max() / np.abs(wanted[name]).max()
+        for gradient, name in zip(gradients, names)
+    )
     say("the gradients of the paper's network, of their largest value", worst)
     assert worst < 2e-4
 
@@ -235,9 +281,11 @@ def test_vanilla_losses_and_gradients(vanilla):
 def torch_gradients():
     """Returns PyTorch's gradients under our names; that of a shared weight is the sum of those of
     both directions."""
-    theirs = {name[len('grad/'):]: TORCH[name] for name in TORCH.files if name.startswith('grad/')}
-    shared = {kind: theirs[kind] + theirs[kind + '_reverse']
-              for kind in ('bi_rnn.weight_ih_l0', 'bi_rnn.bias_ih_l0')}
+    theirs = {name[len('grad/') :]: TORCH[name] for name in TORCH.files if name.startswith('grad/')}
+    shared = {
+        kind: theirs[kind] + theirs[kind + '_reverse']
+        for kind in ('bi_rnn.weight_ih_l0', 'bi_rnn.bias_ih_l0')
+    }
     for kind, gradient in shared.items():
         theirs[kind] = theirs[kind + '_reverse'] = gradient
     for end in ('', '_reverse'):  # the second bias of a direction gets the gradient of the first

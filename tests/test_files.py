@@ -1,4 +1,5 @@
 """Opening, writing whole files, folders that must be writable, locks."""
+
 import errno
 import logging
 import os
@@ -107,6 +108,7 @@ def test_make_dir_in_a_read_only_folder(tmp_path, below):
 def test_make_dir_on_a_full_disk(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, 'No space left on device')
+
     monkeypatch.setattr('builtins.open', full)
     with pytest.raises(errors.ConfigError, match='ds_logs_dir: .*: No space left on device'):
         files.make_dir(str(tmp_path), 'ds_logs_dir')
@@ -127,15 +129,17 @@ with files.locked(sys.argv[1], 'waiting'):
 def holder(tmp_path):
     """Another process that holds the lock `tmp_path`/.lock until its standard input ends."""
     command = [sys.executable, '-c', HOLDER, str(tmp_path / '.lock')]
-    with subprocess.Popen(command, cwd=PROJECT, stdin=subprocess.PIPE,
-                          stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        command, cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
         assert process.stdout.readline() == b'held\n'
         yield process
         process.kill()
 
 
-@pytest.mark.parametrize('end', (lambda process: process.stdin.close(), subprocess.Popen.kill),
-                         ids=('done', 'killed'))
+@pytest.mark.parametrize(
+    'end', (lambda process: process.stdin.close(), subprocess.Popen.kill), ids=('done', 'killed')
+)
 def test_another_process_is_waited_for_until_it_ends(tmp_path, holder, caplog, end):
     caplog.set_level(logging.INFO, 'util.files')
     entered = threading.Event()
@@ -182,11 +186,21 @@ def test_a_file_system_without_locks_has_none(tmp_path, caplog, monkeypatch, num
     assert ran and caplog.messages == [] and os.listdir(tmp_path) == ['.lock']
 
 
-@pytest.mark.parametrize('folder', (
-    'missing', 'file', pytest.param('read-only', marks=pytest.mark.skipif(
-        os.geteuid() == 0, reason='root may write everywhere')),
-    pytest.param('/proc', marks=pytest.mark.skipif(
-        not os.path.isdir('/proc/self'), reason='there is none here'))))
+@pytest.mark.parametrize(
+    'folder',
+    (
+        'missing',
+        'file',
+        pytest.param(
+            'read-only',
+            marks=pytest.mark.skipif(os.geteuid() == 0, reason='root may write everywhere'),
+        ),
+        pytest.param(
+            '/proc',
+            marks=pytest.mark.skipif(not os.path.isdir('/proc/self'), reason='there is none here'),
+        ),
+    ),
+)
 def test_where_no_file_can_be_made_the_block_runs_without_a_lock(tmp_path, caplog, folder):
     caplog.set_level(logging.INFO)
     (tmp_path / 'file').write_text('')
@@ -200,8 +214,19 @@ def test_where_no_file_can_be_made_the_block_runs_without_a_lock(tmp_path, caplo
 # Durations
 
 
-@pytest.mark.parametrize('seconds, text', [
-    (0, '0:00:00'), (0.99, '0:00:00'), (59, '0:00:59'), (60, '0:01:00'), (61.5, '0:01:01'),
-    (3599, '0:59:59'), (3600, '1:00:00'), (3661, '1:01:01'), (360000, '100:00:00')])
+@pytest.mark.parametrize(
+    'seconds, text',
+    [
+        (0, '0:00:00'),
+        (0.99, '0:00:00'),
+        (59, '0:00:59'),
+        (60, '0:01:00'),
+        (61.5, '0:01:01'),
+        (3599, '0:59:59'),
+        (3600, '1:00:00'),
+        (3661, '1:01:01'),
+        (360000, '100:00:00'),
+    ],
+)
 def test_format_duration(seconds, text):
     assert files.format_duration(seconds) == text

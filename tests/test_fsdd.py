@@ -1,4 +1,5 @@
 """FSDD: words from names, the official split, held-out speakers."""
+
 import os
 
 import pytest
@@ -19,8 +20,11 @@ def folder(tmp_path):
     for digit in (3, 7):
         for speaker in SPEAKERS:
             for take in range(12):
-                write_wav(tmp_path / 'recordings' / ('%d_%s_%d.wav' % (digit, speaker, take)),
-                          samples, 8000)
+                write_wav(
+                    tmp_path / 'recordings' / ('%d_%s_%d.wav' % (digit, speaker, take)),
+                    samples,
+                    8000,
+                )
     return tmp_path
 
 
@@ -45,22 +49,31 @@ def of_all(some):
 
 def test_the_official_split(folder):
     assert [takes(part) for part in listing(folder)] == [
-        of_all(range(10, 12)), of_all(range(5, 10)), of_all(range(5))]
+        of_all(range(10, 12)),
+        of_all(range(5, 10)),
+        of_all(range(5)),
+    ]
 
 
 def test_held_out_test_speakers(folder):
-    train, dev, test = (takes(part) for part in listing(
-        folder, fsdd_test_speakers=' theo, jackson'))
+    train, dev, test = (
+        takes(part) for part in listing(folder, fsdd_test_speakers=' theo, jackson')
+    )
     assert test == {'theo': list(range(12)), 'jackson': list(range(12))}
     assert dev == {'george': list(range(5, 10))}
     assert train == {'george': [0, 1, 2, 3, 4, 10, 11]}
 
 
 def test_held_out_test_and_dev_speakers(folder):
-    train, dev, test = (takes(part) for part in listing(
-        folder, fsdd_test_speakers='theo', fsdd_dev_speakers='jackson'))
-    assert (train, dev, test) == ({'george': list(range(12))}, {'jackson': list(range(12))},
-                                  {'theo': list(range(12))})
+    train, dev, test = (
+        takes(part)
+        for part in listing(folder, fsdd_test_speakers='theo', fsdd_dev_speakers='jackson')
+    )
+    assert (train, dev, test) == (
+        {'george': list(range(12))},
+        {'jackson': list(range(12))},
+        {'theo': list(range(12))},
+    )
 
 
 def test_held_out_dev_speakers(folder):
@@ -96,9 +109,11 @@ def test_files_with_other_names_are_named_and_hidden_ones_ignored(folder):
     write_wav(folder / 'recordings' / '._3_theo_0.wav', speech(0.4, rate=8000), 8000)
     utterances = [utterance for part in listing(folder) for utterance in part]
     assert len(utterances) == 73
-    assert {utterance.name: utterance.exclusion_reason for utterance in utterances
-            if utterance.exclusion_reason} == {
-        'recordings/noise.wav': 'the name is not of the form {digit}_{speaker}_{take}.wav'}
+    assert {
+        utterance.name: utterance.exclusion_reason
+        for utterance in utterances
+        if utterance.exclusion_reason
+    } == {'recordings/noise.wav': 'the name is not of the form {digit}_{speaker}_{take}.wav'}
 
 
 def test_speakers_may_have_underscores_and_takes_many_digits(tmp_path):
@@ -119,8 +134,15 @@ def test_it_is_fetched_where_there_is_none(tmp_path, monkeypatch):
     [utterance] = listing(tmp_path / 'data').test
     assert utterance.name == 'free-spoken-digit-dataset-master/recordings/9_theo_3.wav'
     assert utterance.transcript == 'nine'
-    assert asked == [(str(tmp_path / 'data'), 'free-spoken-digit-dataset-master/recordings', [
-        'https://github.com/Jakobovski/free-spoken-digit-dataset/archive/refs/heads/master.zip'])]
+    assert asked == [
+        (
+            str(tmp_path / 'data'),
+            'free-spoken-digit-dataset-master/recordings',
+            [
+                'https://github.com/Jakobovski/free-spoken-digit-dataset/archive/refs/heads/master.zip'
+            ],
+        )
+    ]
 
 
 def test_real_recordings_agree_with_their_index(tmp_path, shared_data):

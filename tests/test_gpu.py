@@ -6,8 +6,11 @@ from util.tf1 import tf
 
 def test_names_count_the_gpus(monkeypatch):
     asked = []
-    monkeypatch.setattr(tf.config, 'list_physical_devices',
-                        lambda kind: asked.append(kind) or ['one', 'two', 'three'])
+    monkeypatch.setattr(
+        tf.config,
+        'list_physical_devices',
+        lambda kind: asked.append(kind) or ['one', 'two', 'three'],
+    )
     assert gpu.get_available_gpus() == ['/gpu:0', '/gpu:1', '/gpu:2']
     assert asked == ['GPU']
 

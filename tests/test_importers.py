@@ -1,5 +1,6 @@
 """Importers: what all offer, manifests as people write them, the digits corpus, LDC93S1 with and
 without its files."""
+
 import importlib
 import inspect
 import json
@@ -37,25 +38,34 @@ def read(folder, content):
 # What all importers offer
 
 
-@pytest.mark.parametrize('name', [module.name for module in pkgutil.iter_modules(
-    importers.__path__)])
+@pytest.mark.parametrize(
+    'name', [module.name for module in pkgutil.iter_modules(importers.__path__)]
+)
 def test_each_importer_offers_the_same_two_functions(name):
     importer = importlib.import_module('util.importers.' + name)
-    for function, parameters in ((importer.list_utterances, ['config']),
-                                 (importer.read_data_sets, ['config', 'alphabet'])):
+    for function, parameters in (
+        (importer.list_utterances, ['config']),
+        (importer.read_data_sets, ['config', 'alphabet']),
+    ):
         assert list(inspect.signature(function).parameters) == parameters
 
 
-@pytest.mark.parametrize('importer, weights', (('digits', ''), ('csv', ''), ('nothing', ''),
-                                               ('digits,csv', ''), ('digits,csv', '1,2')))
+@pytest.mark.parametrize(
+    'importer, weights',
+    (('digits', ''), ('csv', ''), ('nothing', ''), ('digits,csv', ''), ('digits,csv', '1,2')),
+)
 def test_an_importer_reads_its_corpus_whatever_the_settings_name(tmp_path, importer, weights):
     write_wav(tmp_path / 'a.wav', speech(0.5))
     write_manifest(tmp_path / 'train.csv', [('a.wav', 'one')])
-    config = load_config(dataset_path=tmp_path, train_files='train.csv', importer=importer,
-                         importer_weights=weights)
+    config = load_config(
+        dataset_path=tmp_path, train_files='train.csv', importer=importer, importer_weights=weights
+    )
     sets = csv_importer.read_data_sets(config, text.Alphabet())
     assert [[example.utterance.name for example in data_set.examples] for data_set in sets] == [
-        ['a.wav'], [], []]
+        ['a.wav'],
+        [],
+        [],
+    ]
     assert sets.train.examples[0].utterance.corpus is None and sets.stages == [sets.train]
 
 
@@ -63,11 +73,15 @@ def test_each_of_several_importers_reads_its_own_folder(tmp_path):
     for name in 'ab':
         write_wav(tmp_path / name / (name + '.wav'), speech(0.5))
         write_manifest(tmp_path / name / 'train.csv', [(name + '.wav', 'one')])
-    config = load_config(importer='csv,csv', train_files='train.csv',
-                         dataset_path='%s, %s' % (tmp_path / 'a', tmp_path / 'b'))
+    config = load_config(
+        importer='csv,csv',
+        train_files='train.csv',
+        dataset_path='%s, %s' % (tmp_path / 'a', tmp_path / 'b'),
+    )
     sets = importers.read_data_sets(config, text.Alphabet())
     assert [example.utterance[:2] for example in sets.train.examples] == [
-        (str(tmp_path / name / (name + '.wav')), name + '.wav') for name in 'ab']
+        (str(tmp_path / name / (name + '.wav')), name + '.wav') for name in 'ab'
+    ]
     assert [example.utterance.corpus for example in sets.train.examples] == ['csv#1', 'csv#2']
 
 
@@ -83,7 +97,8 @@ def test_byte_order_mark_line_ends_and_last_line_make_no_difference(tmp_path, li
     utterances = read(tmp_path, content)
     assert names_and_words(utterances) == EXPECTED
     assert [utterance.wav_filename for utterance in utterances] == [
-        str(tmp_path / name) for name, _ in EXPECTED]
+        str(tmp_path / name) for name, _ in EXPECTED
+    ]
     assert [utterance.exclusion_reason for utterance in utterances] == [None, None, None]
 
 
@@ -99,13 +114,17 @@ def test_a_line_of_white_space_is_a_blank_line(tmp_path):
 def test_quoted_fields_hold_commas_quotes_and_line_ends(tmp_path):
     content = HEADER + '\n"wav/a, b.wav",0,"she said ""go"", twice"\nc.wav,0,"two\nlines"\n'
     assert names_and_words(read(tmp_path, content)) == [
-        ('wav/a, b.wav', 'she said "go", twice'), ('c.wav', 'two\nlines')]
+        ('wav/a, b.wav', 'she said "go", twice'),
+        ('c.wav', 'two\nlines'),
+    ]
 
 
 def test_a_quote_inside_an_unquoted_field_is_kept(tmp_path):
     content = HEADER + '\na.wav,0,a 6" nail\nb.wav,0,say "yes"\n'
-    assert names_and_words(read(tmp_path, content)) == [('a.wav', 'a 6" nail'),
-                                                        ('b.wav', 'say "yes"')]
+    assert names_and_words(read(tmp_path, content)) == [
+        ('a.wav', 'a 6" nail'),
+        ('b.wav', 'say "yes"'),
+    ]
 
 
 def test_columns_are_found_by_name_and_the_size_is_not_needed(tmp_path):
@@ -136,7 +155,9 @@ def test_paths_are_relative_to_the_manifest_unless_they_are_absolute(tmp_path):
     content = '%s\n../wav/a.wav,0,one\n/data/b.wav,0,two\n' % HEADER
     utterances = read(tmp_path / 'lists', content)
     assert [utterance.wav_filename for utterance in utterances] == [
-        str(tmp_path / 'lists/../wav/a.wav'), '/data/b.wav']
+        str(tmp_path / 'lists/../wav/a.wav'),
+        '/data/b.wav',
+    ]
     assert [utterance.name for utterance in utterances] == ['../wav/a.wav', '/data/b.wav']
 
 
@@ -151,9 +172,16 @@ def test_a_manifest_with_only_a_header_is_empty(tmp_path):
     assert read(tmp_path, BOM + HEADER.encode() + b'\r\n') == []
 
 
-@pytest.mark.parametrize('content', (
-    b'', BOM, b'wav_filename,wav_filesize\na.wav,0\n', b'a.wav,0,one two\n',
-    b'wav_filename;wav_filesize;transcript\na.wav;0;one\n'))
+@pytest.mark.parametrize(
+    'content',
+    (
+        b'',
+        BOM,
+        b'wav_filename,wav_filesize\na.wav,0\n',
+        b'a.wav,0,one two\n',
+        b'wav_filename;wav_filesize;transcript\na.wav;0;one\n',
+    ),
+)
 def test_a_manifest_without_the_columns_is_refused_by_name(tmp_path, content):
     with pytest.raises(errors.DataError) as error:
         read(tmp_path, content)
@@ -161,10 +189,14 @@ def test_a_manifest_without_the_columns_is_refused_by_name(tmp_path, content):
         assert words in str(error.value)
 
 
-@pytest.mark.parametrize('content', (
-    (HEADER + '\na.wav,0,"never closed\nb.wav,0,two\n').encode(),
-    (HEADER + '\na.wav,0,caf\u00e9\n').encode('latin-1'),
-    (HEADER + '\na.wav,0,one\n').encode('utf-16')))
+@pytest.mark.parametrize(
+    'content',
+    (
+        (HEADER + '\na.wav,0,"never closed\nb.wav,0,two\n').encode(),
+        (HEADER + '\na.wav,0,caf\u00e9\n').encode('latin-1'),
+        (HEADER + '\na.wav,0,one\n').encode('utf-16'),
+    ),
+)
 def test_a_manifest_that_is_not_csv_in_utf8_is_refused_by_name(tmp_path, content):
     with pytest.raises(errors.DataError) as error:
         read(tmp_path, content)
@@ -199,8 +231,9 @@ def read_csv_sets(dataset_path, **values):
 
 
 def test_several_manifests_make_one_set_in_their_order(two_folders):
-    assert read_csv_sets('../corpus', train_files='b.csv, ../corpus/a.csv', dev_files='a.csv',
-                         test_files='') == [['four', 'three', 'two'], ['one'], []]
+    assert read_csv_sets(
+        '../corpus', train_files='b.csv, ../corpus/a.csv', dev_files='a.csv', test_files=''
+    ) == [['four', 'three', 'two'], ['one'], []]
 
 
 def test_manifests_are_sought_in_the_working_folder_first(two_folders):
@@ -215,10 +248,13 @@ def test_a_manifest_that_is_nowhere_is_refused_by_the_name_that_was_set(two_fold
 
 
 def test_bad_rows_of_a_manifest_are_excluded_by_name(two_folders, caplog):
-    (two_folders / 'run/a.csv').write_text('\n'.join([
-        HEADER, '1.wav,0,one', '../run/1.wav,0,two, three', '././1.wav', 'gone.wav,0,four']))
+    (two_folders / 'run/a.csv').write_text(
+        '\n'.join(
+            [HEADER, '1.wav,0,one', '../run/1.wav,0,two, three', '././1.wav', 'gone.wav,0,four']
+        )
+    )
     assert read_csv_sets('.', train_files='a.csv')[0] == ['one']
-    excluded = dict(message[len('excluded '):].split(': ', 1) for message in caplog.messages[:-1])
+    excluded = dict(message[len('excluded ') :].split(': ', 1) for message in caplog.messages[:-1])
     assert set(excluded) == {'../run/1.wav', '././1.wav', 'gone.wav'}
     assert excluded['././1.wav'] == 'empty transcript'
     assert caplog.messages[-1] == '3 of 4 utterances excluded'
@@ -242,12 +278,15 @@ def test_the_digits_corpus_is_read_whole_with_its_own_recipe(caplog):
         with open(os.path.join(folder, name + '.csv'), encoding='utf-8') as file:
             assert len(data_set) == len(file.readlines()) - 1 > 0
     assert caplog.messages == []  # nothing excluded, nothing resampled
-    words = {word for data_set in sets for example in data_set.examples
-             for word in example.transcript.split()}
+    words = {
+        word
+        for data_set in sets
+        for example in data_set.examples
+        for word in example.transcript.split()
+    }
     assert words == set('zero one two three four five six seven eight nine'.split())
     for data_set, folder in zip(sets, records.SET_NAMES):
-        assert all(example.utterance.name.startswith(folder + '/')
-                   for example in data_set.examples)
+        assert all(example.utterance.name.startswith(folder + '/') for example in data_set.examples)
 
 
 def test_a_digits_folder_without_its_manifests_is_refused_by_name(tmp_path):
@@ -261,7 +300,8 @@ def test_a_digits_folder_without_its_manifests_is_refused_by_name(tmp_path):
 SENTENCE = 'She had your dark suit in greasy wash water all year.'
 CLEANED = 'she had your dark suit in greasy wash water all year'
 WAV_URL, TXT_URL = (
-    'https://catalog.ldc.upenn.edu/desc/addenda/LDC93S1.' + ending for ending in ('wav', 'txt'))
+    'https://catalog.ldc.upenn.edu/desc/addenda/LDC93S1.' + ending for ending in ('wav', 'txt')
+)
 PAGE = '<!DOCTYPE html>\n<html><head><title>404 Not Found</title></head></html>\n'
 
 
@@ -351,8 +391,9 @@ def test_ldc93s1_web_page_in_the_place_of_the_audio_is_refused_by_name(tmp_path,
 
 
 @pytest.mark.parametrize('missing, url', (('LDC93S1.wav', WAV_URL), ('LDC93S1.txt', TXT_URL)))
-def test_ldc93s1_without_network_names_the_missing_file_and_its_address(tmp_path, no_network,
-                                                                        missing, url):
+def test_ldc93s1_without_network_names_the_missing_file_and_its_address(
+    tmp_path, no_network, missing, url
+):
     put_ldc93s1(tmp_path / 'ldc')
     os.remove(tmp_path / 'ldc' / missing)
     with pytest.raises(errors.DataError) as error:
@@ -412,29 +453,43 @@ def row(name='a.wav', words='one', **fields):
 
 @pytest.mark.parametrize('name', ('train.jsonl', 'train.json', 'TRAIN.JSON'))
 def test_json_lines_are_read_by_the_manifest_s_ending(tmp_path, name):
-    utterances = read_json(tmp_path, [row('wav/a.wav', 'well then', duration=1.5, lang='en'),
-                                      row(' /data/b.wav', 'caf\u00e9')], name)
+    utterances = read_json(
+        tmp_path,
+        [row('wav/a.wav', 'well then', duration=1.5, lang='en'), row(' /data/b.wav', 'caf\u00e9')],
+        name,
+    )
     assert utterances == [
         records.Utterance(str(tmp_path / 'wav/a.wav'), 'wav/a.wav', 'well then'),
-        records.Utterance('/data/b.wav', '/data/b.wav', 'caf\u00e9')]
+        records.Utterance('/data/b.wav', '/data/b.wav', 'caf\u00e9'),
+    ]
 
 
 def test_json_lines_in_raw_utf8_with_bom_crlf_and_blank_lines(tmp_path):
-    lines = ['', '{"audio_filepath": "a.wav", "text": "caf\u00e9 \u2028 one"}', ' ',
-             '{"text": "two", "audio_filepath": "b.wav"}', '']
+    lines = [
+        '',
+        '{"audio_filepath": "a.wav", "text": "caf\u00e9 \u2028 one"}',
+        ' ',
+        '{"text": "two", "audio_filepath": "b.wav"}',
+        '',
+    ]
     (tmp_path / 'm.json').write_bytes(BOM + '\r\n'.join(lines).encode())
     assert names_and_words(csv_importer.read_manifest(str(tmp_path / 'm.json'))) == [
-        ('a.wav', 'caf\u00e9 \u2028 one'), ('b.wav', 'two')]
+        ('a.wav', 'caf\u00e9 \u2028 one'),
+        ('b.wav', 'two'),
+    ]
 
 
-@pytest.mark.parametrize('fields, start_s, stop_s, part', (
-    (dict(duration=2), None, None, ''),
-    (dict(duration=2, offset=None), None, None, ''),
-    (dict(duration=2.25, offset=12.3), 12.3, 14.55, '#12.30-14.55'),
-    (dict(duration=2, offset=0), 0, 2, '#0.00-2.00'),
-    (dict(offset=1.5), 1.5, None, '#1.50-'),
-    (dict(offset=1.5, duration=None), 1.5, None, '#1.50-'),
-))
+@pytest.mark.parametrize(
+    'fields, start_s, stop_s, part',
+    (
+        (dict(duration=2), None, None, ''),
+        (dict(duration=2, offset=None), None, None, ''),
+        (dict(duration=2.25, offset=12.3), 12.3, 14.55, '#12.30-14.55'),
+        (dict(duration=2, offset=0), 0, 2, '#0.00-2.00'),
+        (dict(offset=1.5), 1.5, None, '#1.50-'),
+        (dict(offset=1.5, duration=None), 1.5, None, '#1.50-'),
+    ),
+)
 def test_an_offset_makes_an_utterance_a_part_of_its_file(tmp_path, fields, start_s, stop_s, part):
     [utterance] = read_json(tmp_path, [row('a.wav', 'one', **fields)])
     assert utterance.name == 'a.wav' + part
@@ -442,29 +497,35 @@ def test_an_offset_makes_an_utterance_a_part_of_its_file(tmp_path, fields, start
     assert (utterance.start_s, utterance.stop_s) == pytest.approx((start_s, stop_s))
 
 
-@pytest.mark.parametrize('line, reason', (
-    ('{"audio_filepath": "b.wav", "text": "two"', 'not JSON'),
-    ('[' * 100000, 'not JSON'),
-    ('b.wav,10,two', 'not JSON'),
-    ('["b.wav", "two"]', 'expected a JSON object'),
-    ('null', 'expected a JSON object'),
-    (dict(text='two'), 'audio_filepath must be the path of a file, got None'),
-    (row(''), "audio_filepath must be the path of a file, got ''"),
-    (row(['b.wav']), 'audio_filepath must be'),
-    (row('b\0.wav'), 'audio_filepath must be'),
-    (row('b\ud800.wav'), 'audio_filepath must be'),
-    (dict(audio_filepath='b.wav'), 'text must be the transcript of b.wav, got None'),
-    (row('b.wav', 2), 'text must be the transcript of b.wav, got 2'),
-    (row(offset=-1), 'offset must be a number of seconds, got -1'),
-    (row(offset='1'), 'offset must be a number'),
-    (row(offset=True), 'offset must be a number'),
-    (row(offset=0, duration=float('nan')), 'duration must be a number'),
-    (row(offset=10**400), 'offset must be a number'),
-))
+@pytest.mark.parametrize(
+    'line, reason',
+    (
+        ('{"audio_filepath": "b.wav", "text": "two"', 'not JSON'),
+        ('[' * 100000, 'not JSON'),
+        ('b.wav,10,two', 'not JSON'),
+        ('["b.wav", "two"]', 'expected a JSON object'),
+        ('null', 'expected a JSON object'),
+        (dict(text='two'), 'audio_filepath must be the path of a file, got None'),
+        (row(''), "audio_filepath must be the path of a file, got ''"),
+        (row(['b.wav']), 'audio_filepath must be'),
+        (row('b\0.wav'), 'audio_filepath must be'),
+        (row('b\ud800.wav'), 'audio_filepath must be'),
+        (dict(audio_filepath='b.wav'), 'text must be the transcript of b.wav, got None'),
+        (row('b.wav', 2), 'text must be the transcript of b.wav, got 2'),
+        (row(offset=-1), 'offset must be a number of seconds, got -1'),
+        (row(offset='1'), 'offset must be a number'),
+        (row(offset=True), 'offset must be a number'),
+        (row(offset=0, duration=float('nan')), 'duration must be a number'),
+        (row(offset=10**400), 'offset must be a number'),
+    ),
+)
 def test_a_json_line_that_cannot_be_used_is_named_and_the_others_stay(tmp_path, line, reason):
     utterances = read_json(tmp_path, [row(), '', line, row('c.wav', 'three')])
     assert [utterance.name for utterance in utterances] == [
-        'a.wav', '%s line 3' % (tmp_path / 'train.jsonl'), 'c.wav']
+        'a.wav',
+        '%s line 3' % (tmp_path / 'train.jsonl'),
+        'c.wav',
+    ]
     assert [bool(utterance.exclusion_reason) for utterance in utterances] == [False, True, False]
     assert reason in utterances[1].exclusion_reason and '\n' not in utterances[1].exclusion_reason
 
@@ -491,11 +552,20 @@ def test_an_empty_json_manifest_is_empty(tmp_path):
 def test_both_kinds_of_manifest_make_the_sets_together(tmp_path):
     write_wav(tmp_path / 'long.wav', speech(3))
     write_manifest(tmp_path / 'a.csv', [('long.wav', 'all of it')])
-    read_json(tmp_path, [row('long.wav', 'some', offset=0.5, duration=1.25),
-                         row('long.wav', 'rest', offset=2, duration=9)], 'b.json')
+    read_json(
+        tmp_path,
+        [
+            row('long.wav', 'some', offset=0.5, duration=1.25),
+            row('long.wav', 'rest', offset=2, duration=9),
+        ],
+        'b.json',
+    )
     sets = read_corpus(csv_importer, tmp_path, train_files='a.csv,b.json')
     assert [(example.utterance.name, example.seconds) for example in sets.train.examples] == [
-        ('long.wav', 3), ('long.wav#0.50-1.75', 1.25), ('long.wav#2.00-11.00', 1)]
+        ('long.wav', 3),
+        ('long.wav#0.50-1.75', 1.25),
+        ('long.wav#2.00-11.00', 1),
+    ]
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason='the csv module refuses the whole file')
@@ -507,8 +577,10 @@ def test_a_file_name_with_nul_in_a_csv_manifest_excludes_its_row_only(tmp_path):
 
 def test_line_break_within_a_field_is_named(tmp_path):
     path = tmp_path / 'train.csv'
-    path.write_text('wav_filename, wav_filesize, transcript\na.wav,0,"never closed\nb.wav,0,x\n'
-                    'c.wav,0,five foot" \nd.wav,0,fine\n'.replace('foot" ', 'foot"'))
+    path.write_text(
+        'wav_filename, wav_filesize, transcript\na.wav,0,"never closed\nb.wav,0,x\n'
+        'c.wav,0,five foot" \nd.wav,0,fine\n'.replace('foot" ', 'foot"')
+    )
     swallowed, fine = csv_importer.read_manifest(str(path))
     assert 'a line break within a field that ends in' in swallowed.exclusion_reason
     assert 'line 4' in swallowed.exclusion_reason
@@ -526,7 +598,10 @@ def test_of_several_corpora_each_has_the_manifest_in_its_folder(tmp_path, monkey
     (tmp_path / 'a').mkdir()
     write_manifest(tmp_path / 'train.csv', [('here.wav', 'x')])
     write_manifest(tmp_path / 'a' / 'train.csv', [('a.wav', 'x')])
-    for folder, importer, name in (('a', 'csv', 'here.wav'), ('a', 'csv,csv', 'a.wav'),
-                                   ('nowhere', 'csv,csv', 'here.wav')):
+    for folder, importer, name in (
+        ('a', 'csv', 'here.wav'),
+        ('a', 'csv,csv', 'a.wav'),
+        ('nowhere', 'csv,csv', 'here.wav'),
+    ):
         listing = list_corpus(csv_importer, folder, importer=importer, train_files='train.csv')
         assert listing.train[0].name == name

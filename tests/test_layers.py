@@ -1,4 +1,5 @@
 """util.graph.layers: the clipped ReLU and its gradient, dropout masks."""
+
 import numpy as np
 import pytest
 
@@ -10,8 +11,9 @@ from util.tf1 import tf
 def test_gradient_of_the_clipped_layer_is_the_automatic_one():
     """4 x 3 -> 5 units: some below 0, some clipped at 0.8, some dropped."""
     rng = np.random.default_rng(1)
-    x, weights, bias = [rng.normal(size=shape).astype(np.float32) for shape in
-                        ((4, 3), (3, 5), (5,))]
+    x, weights, bias = [
+        rng.normal(size=shape).astype(np.float32) for shape in ((4, 3), (3, 5), (5,))
+    ]
     keep = (rng.random((4, 5)) < 0.8).astype(np.float32)
     d_y = rng.normal(size=(4, 5)).astype(np.float32)
 
@@ -37,18 +39,31 @@ def test_the_ceiling_is_closed_to_gradients_however_it_rounds():
             y = layers.clipped_relu(x, tf.ones([1, 1]), tf.zeros([1]), ceiling)
             gradients.append(tf.gradients(y, x)[0])
         return gradients
+
     assert not np.any(run_graph(build))
 
 
 def mask(layer=1, step=0, tower=0, training=True, rate=0.25, seed=7, units=50):
-    dropout = layers.Dropout(tf.constant(training), tf.constant(
-        [seed, (step << 16) + (tower << 8)], tf.int64))
+    dropout = layers.Dropout(
+        tf.constant(training), tf.constant([seed, (step << 16) + (tower << 8)], tf.int64)
+    )
     return layers.dropout_mask(100, units, rate, layer, dropout)
 
 
 def test_dropout_depends_on_seed_step_tower_and_layer_alone():
-    values = run_graph(lambda: [keep for keep, _ in (
-        mask(), mask(), mask(layer=2), mask(step=1), mask(tower=1), mask(seed=8))])
+    values = run_graph(
+        lambda: [
+            keep
+            for keep, _ in (
+                mask(),
+                mask(),
+                mask(layer=2),
+                mask(step=1),
+                mask(tower=1),
+                mask(seed=8),
+            )
+        ]
+    )
     np.testing.assert_array_equal(values[0], values[1])
     for other in values[2:]:
         assert (values[0] != other).any()
@@ -56,8 +71,9 @@ def test_dropout_depends_on_seed_step_tower_and_layer_alone():
 
 @pytest.mark.parametrize('rate', (0.25, 0.05, 0.9))
 def test_dropout_keeps_the_mean_and_is_off_outside_training(rate):
-    (keep, scale), off, odd = run_graph(lambda: [mask(rate=rate), mask(rate=rate, training=False),
-                                           mask(rate=rate, units=51)[0]])
+    (keep, scale), off, odd = run_graph(
+        lambda: [mask(rate=rate), mask(rate=rate, training=False), mask(rate=rate, units=51)[0]]
+    )
     assert keep.shape == (100, 50) and odd.shape == (100, 51)
     assert set(np.unique(keep)) == set(np.unique(odd)) == {0, 1}
     assert abs((keep * scale).mean() - 1) < 4 * np.sqrt(rate / (1 - rate) / keep.size)

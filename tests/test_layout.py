@@ -1,4 +1,5 @@
 """The rooms of util/: imports point down, and importing does nothing but define."""
+
 import ast
 import os
 import pathlib
@@ -8,8 +9,14 @@ import sys
 from helpers import PROJECT
 
 # From the top down; what stands in one row doesn't import one another but within its folder
-FLOORS = (('util.tools',), ('DeepSpeech',), ('util.run',), ('util.importers',),
-          ('util.corpora', 'util.feeding', 'util.graph'), ('util',))
+FLOORS = (
+    ('util.tools',),
+    ('DeepSpeech',),
+    ('util.run',),
+    ('util.importers',),
+    ('util.corpora', 'util.feeding', 'util.graph'),
+    ('util',),
+)
 
 
 def modules():
@@ -28,20 +35,29 @@ def imports():
         wanted = set()
         for node in ast.walk(ast.parse(path.read_text(encoding='utf-8'))):
             if isinstance(node, ast.ImportFrom) and node.module:
-                wanted |= {node.module, *('%s.%s' % (node.module, each.name)
-                                          for each in node.names)}
+                wanted |= {
+                    node.module,
+                    *('%s.%s' % (node.module, each.name) for each in node.names),
+                }
             elif isinstance(node, ast.Import):
                 wanted |= {each.name for each in node.names}
         packages = {'util', 'util.importers', name.rpartition('.')[0]}
-        found[name] = {each for each in wanted & set(known) if each not in packages - {
-            'util.importers'} and each != name}
+        found[name] = {
+            each
+            for each in wanted & set(known)
+            if each not in packages - {'util.importers'} and each != name
+        }
     return found
 
 
 def floor(name):
     """Index of the floor of a module, and its place there; the longest prefix counts."""
-    return max((len(place), index, place) for index, row in enumerate(FLOORS) for place in row
-               if name == place or name.startswith(place + '.'))[1:]
+    return max(
+        (len(place), index, place)
+        for index, row in enumerate(FLOORS)
+        for place in row
+        if name == place or name.startswith(place + '.')
+    )[1:]
 
 
 def test_imports_point_down():
@@ -61,7 +77,7 @@ def test_there_are_no_circles():
         wanted[name] -= {'util.importers'} if name.startswith('util.importers.') else set()
 
     def visit(name, path):
-        assert name not in path, ' -> '.join([*path[path.index(name):], name])
+        assert name not in path, ' -> '.join([*path[path.index(name) :], name])
         for other in sorted(wanted[name]):
             visit(other, [*path, name])
 
@@ -71,12 +87,19 @@ def test_there_are_no_circles():
 
 def test_importing_defines_and_does_nothing(tmp_path):
     names = sorted(set(modules()) - {'util.tf1'})
-    code = ('import os, sys, threading; sys.path.insert(0, %r); before = dict(os.environ)\n'
-            'import %s\n'
-            'assert threading.active_count() == 1\n'
-            'assert dict(os.environ) == before' % (PROJECT, ', '.join(names)))
-    done = subprocess.run([sys.executable, '-c', code], cwd=tmp_path, capture_output=True,
-                          text=True, env=dict(os.environ, ds_nonsense='1'))
+    code = (
+        'import os, sys, threading; sys.path.insert(0, %r); before = dict(os.environ)\n'
+        'import %s\n'
+        'assert threading.active_count() == 1\n'
+        'assert dict(os.environ) == before' % (PROJECT, ', '.join(names))
+    )
+    done = subprocess.run(
+        [sys.executable, '-c', code],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env=dict(os.environ, ds_nonsense='1'),
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout == done.stderr == ''
     assert os.listdir(tmp_path) == []

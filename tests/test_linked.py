@@ -1,4 +1,5 @@
 """Linked corpora: rounds, weights, epochs of unequal sets, where a resumed run goes on."""
+
 import contextlib
 
 import pytest
@@ -15,8 +16,10 @@ WEIGHTS = [1.0, 0.5]
 
 def make_part(name, lengths, queue_index, **values):
     """Returns a DataSet whose utterances are named NAME0, NAME1, ... with these time steps."""
-    examples = [records.Example(records.Utterance(name, '%s%d' % (name, i), 'A'), 'a', n, 0.01 * n)
-                for i, n in enumerate(lengths)]
+    examples = [
+        records.Example(records.Utterance(name, '%s%d' % (name, i), 'A'), 'a', n, 0.01 * n)
+        for i, n in enumerate(lengths)
+    ]
     data_set = data_sets.DataSet('train', examples, load_config(**values))
     data_set.queue_index = queue_index
     return data_set
@@ -27,11 +30,19 @@ def make_linked(sizes=(5, 2), **values):
 
     The utterances come in batches of 1, in the order of their numbers.
     """
-    values = {'n_input': 3, 'n_context': 1, 'train_batch_size': 1, 'importer': 'csv,csv',
-              'importer_weights': '1,0.5', **values}
-    parts = [make_part(name, range(2, 2 + size), index, **values)
-             for index, (name, size) in enumerate(zip('abc', sizes))]
-    return linked.LinkedSets(parts, [*WEIGHTS, 0.25][:len(parts)], load_config(**values))
+    values = {
+        'n_input': 3,
+        'n_context': 1,
+        'train_batch_size': 1,
+        'importer': 'csv,csv',
+        'importer_weights': '1,0.5',
+        **values,
+    }
+    parts = [
+        make_part(name, range(2, 2 + size), index, **values)
+        for index, (name, size) in enumerate(zip('abc', sizes))
+    ]
+    return linked.LinkedSets(parts, [*WEIGHTS, 0.25][: len(parts)], load_config(**values))
 
 
 @contextlib.contextmanager
@@ -64,8 +75,10 @@ def names(taken):
     return [[name for name, _, _ in epoch] for epoch in taken]
 
 
-EPOCHS = [['a0', 'b0', 'a1', 'b1', 'a2', 'b0', 'a3', 'b1', 'a4', 'b0'],
-          ['a0', 'b1', 'a1', 'b0', 'a2', 'b1', 'a3', 'b0', 'a4', 'b1']]
+EPOCHS = [
+    ['a0', 'b0', 'a1', 'b1', 'a2', 'b0', 'a3', 'b1', 'a4', 'b0'],
+    ['a0', 'b1', 'a1', 'b0', 'a2', 'b1', 'a3', 'b0', 'a4', 'b1'],
+]
 
 
 def test_a_round_takes_a_batch_of_each_set_and_the_shorter_one_begins_again():
@@ -80,8 +93,9 @@ def test_the_longer_set_may_be_the_second():
         assert names(take(1)) == [['a0', 'b0', 'a1', 'b1', 'a0', 'b2']]
 
 
-@pytest.mark.parametrize('rounds, ends', [(1, [2, 4, 6, 8, 10]), (2, [4, 8, 10]), (3, [6, 10]),
-                                          (9, [10])])
+@pytest.mark.parametrize(
+    'rounds, ends', [(1, [2, 4, 6, 8, 10]), (2, [4, 8, 10]), (3, [6, 10]), (9, [10])]
+)
 def test_an_update_takes_so_many_rounds_and_the_last_of_an_epoch_what_is_left(rounds, ends):
     sets = make_linked(numbatches_to_aggregate=rounds)
     with feeding_of(sets) as take:
@@ -99,17 +113,25 @@ def test_a_resumed_feeder_goes_on_with_the_very_batch(epoch, step):
 
 
 def test_three_sets():
-    with feeding_of(make_linked((1, 2, 3), importer='csv,csv,csv',
-                                importer_weights='1,0.5,0.25')) as take:
+    with feeding_of(
+        make_linked((1, 2, 3), importer='csv,csv,csv', importer_weights='1,0.5,0.25')
+    ) as take:
         [epoch] = take(1)
     assert names([epoch]) == [['a0', 'b0', 'c0', 'a0', 'b1', 'c1', 'a0', 'b0', 'c2']]
     assert [weight for _, weight, _ in epoch[:3]] == [1.0, 0.5, 0.25]
 
 
 def test_the_checksum_differs_for_other_utterances_and_other_updates():
-    sums = [make_linked(*arguments, **values).order_checksum(1) for arguments, values in (
-        ([], {}), ([(5, 3)], {}), ([], {'importer_weights': '1,0.25'}),
-        ([], {'numbatches_to_aggregate': 2}), ([], {'normalize_gradients': 1}))]
+    sums = [
+        make_linked(*arguments, **values).order_checksum(1)
+        for arguments, values in (
+            ([], {}),
+            ([(5, 3)], {}),
+            ([], {'importer_weights': '1,0.25'}),
+            ([], {'numbatches_to_aggregate': 2}),
+            ([], {'normalize_gradients': 1}),
+        )
+    ]
     assert len(set(sums)) == len(sums)
     assert make_linked().order_checksum(1) == sums[0]
 

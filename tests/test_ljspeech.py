@@ -1,4 +1,5 @@
 """util.importers.ljspeech: metadata.csv and its columns, the split, the fetch."""
+
 import os
 
 import pytest
@@ -24,16 +25,27 @@ def listed(path):
 
 
 def test_the_last_column_with_text_is_the_transcript(tmp_path, fetched):
-    write_corpus(tmp_path / 'LJSpeech-1.1', [
-        'LJ001-0009|the 42-line "Bible" of 1455,|the forty-two line "Bible of fourteen fifty-five,',
-        'LJ001-0010|Two columns', 'LJ001-0011|Empty third.|', 'LJ001-0012||'])
+    write_corpus(
+        tmp_path / 'LJSpeech-1.1',
+        [
+            'LJ001-0009|the 42-line "Bible" of 1455,|the forty-two line "Bible '
+            'of fourteen fifty-five,',
+            'LJ001-0010|Two columns',
+            'LJ001-0011|Empty third.|',
+            'LJ001-0012||',
+        ],
+    )
     train, dev, test = listed(tmp_path)
     assert [(u.name, u.transcript, u.exclusion_reason) for u in train] == [
-        ('LJSpeech-1.1/wavs/LJ001-0009.wav',
-         'the forty-two line "Bible of fourteen fifty-five,', None),
+        (
+            'LJSpeech-1.1/wavs/LJ001-0009.wav',
+            'the forty-two line "Bible of fourteen fifty-five,',
+            None,
+        ),
         ('LJSpeech-1.1/wavs/LJ001-0010.wav', 'Two columns', None),
         ('LJSpeech-1.1/wavs/LJ001-0011.wav', 'Empty third.', None),
-        ('LJSpeech-1.1/wavs/LJ001-0012.wav', '', None)]
+        ('LJSpeech-1.1/wavs/LJ001-0012.wav', '', None),
+    ]
     assert all(os.path.samefile(u.wav_filename, tmp_path / u.name) for u in train)
     assert dev == test == []
 
@@ -41,7 +53,7 @@ def test_the_last_column_with_text_is_the_transcript(tmp_path, fetched):
 @pytest.mark.parametrize('name', ['LJSpeech-1.1', 'voice'])
 def test_the_folder_of_metadata_does(tmp_path, fetched, name):
     write_corpus(tmp_path / name, ['LJ001-0001|well|well'])
-    utterance, = listed(tmp_path / name).train
+    (utterance,) = listed(tmp_path / name).train
     assert utterance.name == 'wavs/LJ001-0001.wav' and os.path.isfile(utterance.wav_filename)
 
 
@@ -50,7 +62,8 @@ def test_what_is_not_there_is_fetched_to_where_it_is_looked_for(tmp_path, fetche
         with pytest.raises(errors.DataError, match='no network'):
             listed(path)
     assert [asked[:2] for asked in fetched] == 2 * [
-        (str(tmp_path), os.path.join('LJSpeech-1.1', 'metadata.csv'))]
+        (str(tmp_path), os.path.join('LJSpeech-1.1', 'metadata.csv'))
+    ]
     assert fetched[0][2][0].url == 'https://data.keithito.com/data/speech/LJSpeech-1.1.tar.bz2'
 
 
@@ -65,7 +78,8 @@ def test_bad_lines_are_named_and_the_rest_used(tmp_path, fetched):
     assert reasons == [
         ('wavs/LJ001-0002.wav', "line 2 %s'LJ001-0002'" % expected),
         ('wavs/LJ001-0003.wav', "line 3 %s'LJ001-0003|a|b|c'" % expected),
-        ('wavs/.wav', "line 4 %s'|text|text'" % expected)]
+        ('wavs/.wav', "line 4 %s'|text|text'" % expected),
+    ]
 
 
 def test_lines_are_split_by_position(tmp_path, fetched):

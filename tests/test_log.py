@@ -1,4 +1,5 @@
 """Messages, progress bars, strict JSON and hyper.js."""
+
 import io
 import json
 import logging
@@ -15,8 +16,10 @@ from util import config as settings, log as run_log
 
 def strict(text):
     """JSON as a strict reader takes it."""
+
     def refuse(word):
         raise ValueError(word)
+
     return json.loads(text, parse_constant=refuse)
 
 
@@ -33,7 +36,7 @@ class Terminal(io.StringIO):
         """The text on the line of the cursor; each carriage return goes back to its start."""
         line = ''
         for part in self.getvalue().split('\n')[-1].split('\r'):
-            line = part + line[len(part):]
+            line = part + line[len(part) :]
         return line.rstrip()
 
 
@@ -122,9 +125,12 @@ def test_a_bar_of_bytes(terminal, clock):
         bar.update(1000000)  # 1 MB in 10 s, 2 MB to go
         drawn = terminal.line()
         clock[0] += 0.05
-        bar.update(100000)   # too soon to draw again
-        assert terminal.line() == drawn == (
-            'a.tgz |############------------| 2.00MB/4.00MB, 00:20 to go')
+        bar.update(100000)  # too soon to draw again
+        assert (
+            terminal.line()
+            == drawn
+            == ('a.tgz |############------------| 2.00MB/4.00MB, 00:20 to go')
+        )
     assert terminal.line() == ''
 
 
@@ -155,17 +161,38 @@ def test_messages_are_plain_lines_of_the_standard_output(capsys):
 
 
 def test_strict_json_has_null_for_numbers_that_do_not_exist():
-    value = {'loss': float('nan'), 'best': [float('inf'), -float('inf'), 0.5], 'wer': None,
-             'deep': {'x': (np.float32('nan'), 1)}}
+    value = {
+        'loss': float('nan'),
+        'best': [float('inf'), -float('inf'), 0.5],
+        'wer': None,
+        'deep': {'x': (np.float32('nan'), 1)},
+    }
     assert strict(run_log.strict_json(value)) == {
-        'loss': None, 'best': [None, None, 0.5], 'wer': None, 'deep': {'x': [None, 1]}}
+        'loss': None,
+        'best': [None, None, 0.5],
+        'wer': None,
+        'deep': {'x': [None, 1]},
+    }
 
 
-@pytest.mark.parametrize('value, text', [
-    (np.float32(0.5), '0.5'), (np.float64(0.25), '0.25'), (np.int64(7), '7'),
-    (np.int32(-7), '-7'), (np.bool_(True), 'true'), (np.float64('inf'), 'null'),
-    (np.float32('nan'), 'null'), (np.array(3), '3'), (True, 'true'), (None, 'null'), (15, '15'),
-    ('NaN', '"NaN"'), ('', '""')])
+@pytest.mark.parametrize(
+    'value, text',
+    [
+        (np.float32(0.5), '0.5'),
+        (np.float64(0.25), '0.25'),
+        (np.int64(7), '7'),
+        (np.int32(-7), '-7'),
+        (np.bool_(True), 'true'),
+        (np.float64('inf'), 'null'),
+        (np.float32('nan'), 'null'),
+        (np.array(3), '3'),
+        (True, 'true'),
+        (None, 'null'),
+        (15, '15'),
+        ('NaN', '"NaN"'),
+        ('', '""'),
+    ],
+)
 def test_strict_json_of_scalars(value, text):
     assert run_log.strict_json(value) == text
 
@@ -193,7 +220,7 @@ def write_run(logs, name, content):
 def merged(logs):
     text = (logs / 'hyper.js').read_text(encoding='utf-8')
     assert text.startswith('var hyper = ') and text.endswith(';\n')
-    return strict(text[len('var hyper = '):-2])
+    return strict(text[len('var hyper = ') : -2])
 
 
 def test_merge_logs_collects_runs_in_order(tmp_path):

@@ -1,4 +1,5 @@
 """util.importers.read_data_sets: one importer, several, an unknown one."""
+
 import pytest
 
 from helpers import load_config, make_corpus, speech, write_wav
@@ -9,9 +10,14 @@ def joined(tmp_path, importers='csv,ldc93s1', paths=None):
     make_corpus(tmp_path)
     write_wav(tmp_path / 'ldc' / 'LDC93S1.wav', speech(1.5))
     (tmp_path / 'ldc' / 'LDC93S1.txt').write_text('0 24000 She had it.')
-    return load_config(importer=importers, cache_dir=tmp_path / 'cache',
-                       dataset_path=paths or '%s,%s' % (tmp_path, tmp_path / 'ldc'),
-                       train_files='train.csv', dev_files='dev.csv', test_files='test.csv')
+    return load_config(
+        importer=importers,
+        cache_dir=tmp_path / 'cache',
+        dataset_path=paths or '%s,%s' % (tmp_path, tmp_path / 'ldc'),
+        train_files='train.csv',
+        dev_files='dev.csv',
+        test_files='test.csv',
+    )
 
 
 def test_several_importers_are_joined_set_by_set(tmp_path):

@@ -1,4 +1,5 @@
 """The READMEs say what is so."""
+
 import os
 import pathlib
 import re
@@ -8,8 +9,9 @@ import pytest
 from helpers import PROJECT
 from util import config
 
-READMES = [path for path in sorted(pathlib.Path(PROJECT).rglob('README.md'))
-           if '.venv' not in path.parts]
+READMES = [
+    path for path in sorted(pathlib.Path(PROJECT).rglob('README.md')) if '.venv' not in path.parts
+]
 TEXT = pathlib.Path(PROJECT, 'README.md').read_text(encoding='utf-8')
 LONGEST = 200  # lines of the README
 
@@ -36,8 +38,9 @@ def test_the_short_table_has_the_true_defaults():
 
 @pytest.mark.parametrize('path', READMES, ids=lambda path: os.path.relpath(path, PROJECT))
 def test_what_it_links_to_exists(path):
-    for target, _, section in re.findall(r'\]\(([\w./-]*)(#([\w-]+))?\)',
-                                         path.read_text(encoding='utf-8')):
+    for target, _, section in re.findall(
+        r'\]\(([\w./-]*)(#([\w-]+))?\)', path.read_text(encoding='utf-8')
+    ):
         file = path.parent / target if target else path
         assert file.exists(), target
         if section:
@@ -46,10 +49,12 @@ def test_what_it_links_to_exists(path):
 
 
 def test_the_two_commands_stand_in_it_once():
-    assert len(re.findall(r'^python3 -m venv .*&& .venv/bin/python DeepSpeech.py$', TEXT,
-                          re.M)) == 1
-    assert len(re.findall(r'^python3 -m venv .*&& .venv/bin/python -m pytest tests$', TEXT,
-                          re.M)) == 1
+    assert (
+        len(re.findall(r'^python3 -m venv .*&& .venv/bin/python DeepSpeech.py$', TEXT, re.M)) == 1
+    )
+    assert (
+        len(re.findall(r'^python3 -m venv .*&& .venv/bin/python -m pytest tests$', TEXT, re.M)) == 1
+    )
 
 
 def test_it_is_short_and_nothing_is_left_to_fill_in():

@@ -1,4 +1,5 @@
 """util.run.reports: the WER report, results of towers, figures of a pass, lines of the log."""
+
 import math
 
 import numpy as np
@@ -12,17 +13,28 @@ from util.tf1 import tf
 
 def test_report_has_the_notebooks_form(caplog):
     caplog.set_level('INFO')
-    results = (['go', 'turn it on', 'all right', 'stay'], ['no', 'turn on', 'all right', 'stay'],
-               [1.0, 0.3, 0.0, 0.0], [5.5, 2.25, 1.0, 9.0])
+    results = (
+        ['go', 'turn it on', 'all right', 'stay'],
+        ['no', 'turn on', 'all right', 'stay'],
+        [1.0, 0.3, 0.0, 0.0],
+        [5.5, 2.25, 1.0, 9.0],
+    )
     wer = reports.calculate_and_print_wer_report('Test', results, report_count=2)
     assert wer == pytest.approx(2 / 7)
     lines = [record.getMessage() for record in caplog.records]
     assert lines == [
         'Test WER: 0.285714',
-        '-' * 80, '    WER:    0.333333', '    loss:   2.250000',
-        '    source: "turn it on"', '    result: "turn on"',
-        '-' * 80, '    WER:    1.000000', '    loss:   5.500000',
-        '    source: "go"', '    result: "no"']
+        '-' * 80,
+        '    WER:    0.333333',
+        '    loss:   2.250000',
+        '    source: "turn it on"',
+        '    result: "turn on"',
+        '-' * 80,
+        '    WER:    1.000000',
+        '    loss:   5.500000',
+        '    source: "go"',
+        '    result: "no"',
+    ]
 
 
 def test_report_takes_the_lowest_losses(caplog):
@@ -41,10 +53,16 @@ def test_idle_towers_add_no_results():
 
 
 def test_results_are_joined_in_their_order():
-    parts = [reports.Results(['a', 'b'], ['x', 'y'], [1.0, 0.5], [3.0, 4.0]),
-             reports.Results(['c'], ['c'], [0.0], [5.0])]
-    assert reports.join_results(parts) == (['a', 'b', 'c'], ['x', 'y', 'c'], [1.0, 0.5, 0.0],
-                                           [3.0, 4.0, 5.0])
+    parts = [
+        reports.Results(['a', 'b'], ['x', 'y'], [1.0, 0.5], [3.0, 4.0]),
+        reports.Results(['c'], ['c'], [0.0], [5.0]),
+    ]
+    assert reports.join_results(parts) == (
+        ['a', 'b', 'c'],
+        ['x', 'y', 'c'],
+        [1.0, 0.5, 0.0],
+        [3.0, 4.0, 5.0],
+    )
 
 
 class Feed:
@@ -52,8 +70,13 @@ class Feed:
 
 
 def step(*corpora):
-    return records.Step(0, [records.Example(records.Utterance('', '', corpus=corpus), 'a', 7, 1.5)
-                            for corpus in corpora])
+    return records.Step(
+        0,
+        [
+            records.Example(records.Utterance('', '', corpus=corpus), 'a', 7, 1.5)
+            for corpus in corpora
+        ],
+    )
 
 
 def test_a_pass_adds_up_corpus_by_corpus():
@@ -61,14 +84,15 @@ def test_a_pass_adds_up_corpus_by_corpus():
     assert math.isnan(tally.loss)
     tally.add(step('one', 'two'), 6.0)
     tally.add(step('one'), 3.0)
-    results = reports.Results(['go on', 'stop', 'go'], ['go', 'stop', 'no'], [0.5, 0.0, 1.0],
-                              [2.0, 4.0, 3.0])
+    results = reports.Results(
+        ['go on', 'stop', 'go'], ['go', 'stop', 'no'], [0.5, 0.0, 1.0], [2.0, 4.0, 3.0]
+    )
     outcome = tally.outcome(results)
     assert (outcome.loss, outcome.label_error_rate) == (3.0, 0.5)
     assert outcome.rates.wer == 0.5 and outcome.audio_seconds == 4.5 and outcome.waited == 0
-    assert [(part.name, part.loss, part.rates.wer, part.n_utterances)
-            for part in outcome.corpora] == [('one', 2.5, pytest.approx(2 / 3), 2),
-                                             ('two', 4.0, 0.0, 1)]
+    assert [
+        (part.name, part.loss, part.rates.wer, part.n_utterances) for part in outcome.corpora
+    ] == [('one', 2.5, pytest.approx(2 / 3), 2), ('two', 4.0, 0.0, 1)]
     assert reports.figures(outcome) == ('loss 3.000000, WER 50.00% [2/4: 0 ins, 1 del, 1 sub]')
     assert not tally.outcome(results, by_corpus=False).corpora
 
@@ -81,13 +105,22 @@ def test_without_decoding_there_are_no_rates():
     assert reports.figures(outcome) == 'loss 2.000000'
 
 
-@pytest.mark.parametrize('values, state, words', [
-    (dict(num_tries=3, valid_adapt=0.5), dict(bad_validations=2),
-     'dev loss 2.000000 is not below 1.000000: patience 2 of 3 used up, learning rate times 0.5'),
-    (dict(go_back=1), {}, 'dev loss 2.000000 is not below 1.000000'),
-    ({}, {}, None)])
+@pytest.mark.parametrize(
+    'values, state, words',
+    [
+        (
+            dict(num_tries=3, valid_adapt=0.5),
+            dict(bad_validations=2),
+            'dev loss 2.000000 is not below 1.000000: patience 2 of 3 used up, '
+            'learning rate times 0.5',
+        ),
+        (dict(go_back=1), {}, 'dev loss 2.000000 is not below 1.000000'),
+        ({}, {}, None),
+    ],
+)
 def test_a_worse_dev_loss_says_what_follows(caplog, values, state, words):
     caplog.set_level('INFO')
-    reports.log_worse(load_config(**values),
-                      schedule.INITIAL_STATE._replace(best_dev_loss=1.0, **state), 2.0)
+    reports.log_worse(
+        load_config(**values), schedule.INITIAL_STATE._replace(best_dev_loss=1.0, **state), 2.0
+    )
     assert [record.getMessage() for record in caplog.records] == ([words] if words else [])

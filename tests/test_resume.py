@@ -1,4 +1,5 @@
 """Runs that are stopped, killed, resumed, moved: what is kept, and where they go on."""
+
 import glob
 import os
 import shutil
@@ -7,8 +8,17 @@ import signal
 import pytest
 
 from helpers import PROJECT, write_broken_flac
-from runs import (checksums, epochs, fails, final_line, run_deepspeech, run_together, sources,
-                  started, stop_and_resume)
+from runs import (
+    checksums,
+    epochs,
+    fails,
+    final_line,
+    run_deepspeech,
+    run_together,
+    sources,
+    started,
+    stop_and_resume,
+)
 
 pytestmark = pytest.mark.run
 
@@ -41,8 +51,9 @@ def test_resuming_trains_only_what_is_missing(resumable):
 
 def test_resumed_run_equals_the_uninterrupted_one(corpus):
     settings = dict(dropout_rate=0.3, batch_order='bucketed', numbuckets=2)
-    whole, _ = run_together(corpus, dict(settings, epochs=3, checkpoint_dir='whole'),
-                            dict(settings, epochs=1))
+    whole, _ = run_together(
+        corpus, dict(settings, epochs=3, checkpoint_dir='whole'), dict(settings, epochs=1)
+    )
     resumed = run_deepspeech(corpus, epochs=3, restore_checkpoint=1, **settings)
     assert epochs(resumed.stdout) == epochs(whole.stdout)[1:]
     assert final_line(resumed.stdout) == final_line(whole.stdout)
@@ -82,8 +93,11 @@ def test_unfinished_epoch_starts_anew_where_its_order_is_another(corpus):
 
 def test_killed_run_ends_as_the_one_that_was_not_killed(corpus):
     settings = dict(epochs=12, display_step=0, dropout_rate=0.2)
-    whole, killed = run_together(corpus, dict(settings, checkpoint_dir='whole'),
-                                 dict(settings, hook=kill_after_the_fifth_epoch))
+    whole, killed = run_together(
+        corpus,
+        dict(settings, checkpoint_dir='whole'),
+        dict(settings, hook=kill_after_the_fifth_epoch),
+    )
     assert killed.returncode == -signal.SIGKILL
     resumed = run_deepspeech(corpus, restore_checkpoint=1, **settings)
     assert started(resumed.stdout) == list(range(6, 13))
@@ -93,8 +107,9 @@ def test_killed_run_ends_as_the_one_that_was_not_killed(corpus):
 
 def test_a_best_of_another_run_is_not_taken_for_this_ones(resumable):
     shutil.copytree(resumable / 'ckpt', resumable / 'other')
-    run_deepspeech(resumable, epochs=3, checkpoint_dir='other', restore_checkpoint=1,
-                   dropout_rate=0)
+    run_deepspeech(
+        resumable, epochs=3, checkpoint_dir='other', restore_checkpoint=1, dropout_rate=0
+    )
     shutil.rmtree(resumable / 'ckpt' / 'best')
     shutil.copytree(resumable / 'other' / 'best', resumable / 'ckpt' / 'best')
     run = run_deepspeech(resumable, restore_checkpoint=1, epochs=0)
@@ -114,7 +129,7 @@ def test_moved_checkpoints_are_read_where_they_are_now(resumable):
 
 def test_damaged_newest_checkpoint_is_named_and_passed_over(resumable):
     path = resumable / 'ckpt' / 'model.ckpt-6.data-00000-of-00001'
-    path.write_bytes(path.read_bytes()[:path.stat().st_size // 2])
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     good = checksums(resumable / 'ckpt')['model.ckpt-3.data-00000-of-00001']
     run = run_deepspeech(resumable, restore_checkpoint=1, epochs=2)
     assert run.returncode == 0, run.stdout
@@ -133,8 +148,9 @@ def test_five_checkpoints_are_kept_over_resumes_and_nothing_else_is_touched(corp
     (corpus / 'ckpt' / 'keep').mkdir(parents=True)
     (corpus / 'ckpt' / 'notes.txt').write_text('mine')
     for total in (6, 8):
-        run_deepspeech(corpus, epochs=total, restore_checkpoint=1, display_step=0,
-                       validation_step=0)
+        run_deepspeech(
+            corpus, epochs=total, restore_checkpoint=1, display_step=0, validation_step=0
+        )
         kept = glob.glob(str(corpus / 'ckpt' / 'model*.index'))
         assert len(kept) == 5
         assert str(corpus / 'ckpt' / ('model.ckpt-%d.index' % (3 * total))) in kept
@@ -142,8 +158,9 @@ def test_five_checkpoints_are_kept_over_resumes_and_nothing_else_is_touched(corp
 
 
 def test_notebooks_checkpoint_is_restored(corpus):
-    geometry = dict(n_hidden=None, n_context=2, n_hidden_1=32, n_hidden_2=30, n_hidden_5=28,
-                    n_cell_dim=24)
+    geometry = dict(
+        n_hidden=None, n_context=2, n_hidden_1=32, n_hidden_2=30, n_hidden_5=28, n_cell_dim=24
+    )
     shutil.copytree(os.path.join(PROJECT, 'tests', 'data', 'seed_checkpoint'), corpus / 'ckpt')
     run = run_deepspeech(corpus, restore_checkpoint=1, epochs=16, export_dir='export', **geometry)
     assert run.returncode == 0, run.stdout

@@ -1,4 +1,5 @@
 """The recurrent layers against plain loops in NumPy, and their gradients."""
+
 import functools
 
 import numpy as np
@@ -32,15 +33,25 @@ def lstm(inputs, lengths, kernel, bias, backward=False):
 
 
 def both(inputs, kernel_fw, bias_fw, kernel_bw, bias_bw, lengths):
-    return np.concatenate([lstm(inputs, lengths, kernel_fw, bias_fw),
-                           lstm(inputs, lengths, kernel_bw, bias_bw, backward=True)], axis=2)
+    return np.concatenate(
+        [
+            lstm(inputs, lengths, kernel_fw, bias_fw),
+            lstm(inputs, lengths, kernel_bw, bias_bw, backward=True),
+        ],
+        axis=2,
+    )
 
 
 def draw(n_steps=T, batch=B, n_in=N_IN, n_cell=N, seed=1):
     """float32 values of inputs [T, B, n_in], two kernels and two biases, all different."""
     rng = np.random.default_rng(seed)
-    shapes = ([n_steps, batch, n_in], [n_in + n_cell, 4 * n_cell], [4 * n_cell],
-              [n_in + n_cell, 4 * n_cell], [4 * n_cell])
+    shapes = (
+        [n_steps, batch, n_in],
+        [n_in + n_cell, 4 * n_cell],
+        [4 * n_cell],
+        [n_in + n_cell, 4 * n_cell],
+        [4 * n_cell],
+    )
     return [rng.normal(0, 0.7, shape).astype(np.float32) for shape in shapes]
 
 
@@ -64,7 +75,8 @@ class Layer:
             self.outputs = build(self.inputs, self.seq_length, variables)
             self.weights = tf.placeholder(tf.float32, [None, None, None])
             self.gradients = needs_gradients and tf.gradients(
-                tf.reduce_sum(self.outputs * self.weights), [self.inputs, *variables])
+                tf.reduce_sum(self.outputs * self.weights), [self.inputs, *variables]
+            )
             self.session = tf.Session(graph=graph)
 
     def run(self, values, lengths, weights=None):
@@ -85,8 +97,10 @@ def shapes_of(values):
 @functools.cache  # building a graph takes longer than running it
 def lstm_layer(shapes, implementation):
     def build(inputs, seq_length, variables):
-        return rnn.bidirectional_lstm(inputs, seq_length, variables[:2], variables[2:],
-                                      implementation)
+        return rnn.bidirectional_lstm(
+            inputs, seq_length, variables[:2], variables[2:], implementation
+        )
+
     return Layer(build, NAMES[1:], shapes)
 
 
@@ -127,8 +141,13 @@ def test_one_cell_by_hand():
     # no input counts: gates from the biases alone, sigmoid(i) = 3/4, tanh(j) = 1/2,
     # sigmoid(f + 1) = 1/2, sigmoid(o) = 1/4
     bias = np.float32([np.log(3), np.arctanh(0.5), -1, -np.log(3)])
-    values = [np.ones([3, 2, 1], np.float32), np.zeros([2, 4], np.float32), bias,
-              np.zeros([2, 4], np.float32), bias]
+    values = [
+        np.ones([3, 2, 1], np.float32),
+        np.zeros([2, 4], np.float32),
+        bias,
+        np.zeros([2, 4], np.float32),
+        bias,
+    ]
     h1, h2, h3 = (np.tanh(c) / 4 for c in (0.375, 0.5625, 0.65625))  # c = c/2 + 3/8
     outputs = run(values, [3, 2])
     np.testing.assert_allclose(outputs[:, 0], [[h1, h3], [h2, h2], [h3, h1]], atol=1e-7)
@@ -139,8 +158,11 @@ def test_the_forget_bias_is_one():
     assert rnn.FORGET_BIAS == 1.0
 
 
-HERE = [name for name in rnn.IMPLEMENTATIONS
-        if name != 'cudnn' or tf.config.list_physical_devices('GPU')]  # what runs here
+HERE = [
+    name
+    for name in rnn.IMPLEMENTATIONS
+    if name != 'cudnn' or tf.config.list_physical_devices('GPU')
+]  # what runs here
 
 
 @pytest.mark.parametrize('implementation', HERE)
@@ -187,7 +209,7 @@ def unrolled(inputs, lengths, kernel, bias, backward):
         h = c = tf.zeros([1, N])
         steps = [tf.zeros([1, N])] * T
         for t in reversed(range(length)) if backward else range(length):
-            z = tf.matmul(tf.concat([inputs[t, b:b + 1], h], axis=1), kernel) + bias
+            z = tf.matmul(tf.concat([inputs[t, b : b + 1], h], axis=1), kernel) + bias
             i, j, f, o = tf.split(z, 4, axis=1)
             c = tf.sigmoid(f + 1.0) * c + tf.sigmoid(i) * tf.tanh(j)
             h = tf.sigmoid(o) * tf.tanh(c)
@@ -201,8 +223,13 @@ def test_gradients_equal_the_automatic_ones_of_an_unrolled_graph():
     outputs, gradients = run(values, LENGTHS, weights)
     with tf.Graph().as_default(), tf.Session() as session:
         tensors = [tf.constant(value) for value in values]
-        plain = tf.concat([unrolled(tensors[0], LENGTHS, *tensors[1:3], backward=False),
-                           unrolled(tensors[0], LENGTHS, *tensors[3:], backward=True)], axis=2)
+        plain = tf.concat(
+            [
+                unrolled(tensors[0], LENGTHS, *tensors[1:3], backward=False),
+                unrolled(tensors[0], LENGTHS, *tensors[3:], backward=True),
+            ],
+            axis=2,
+        )
         loss = tf.reduce_sum(plain * weights)
         expected_outputs, expected = session.run([plain, tf.gradients(loss, tensors)])
     np.testing.assert_allclose(outputs, expected_outputs, rtol=0, atol=1e-6)
@@ -240,7 +267,7 @@ def test_each_utterance_comes_out_as_it_does_alone():
     values = draw()
     outputs = run(values, LENGTHS)
     for b, length in enumerate(LENGTHS):
-        alone = run([values[0][:length, b:b + 1], *values[1:]], [length])
+        alone = run([values[0][:length, b : b + 1], *values[1:]], [length])
         np.testing.assert_allclose(outputs[:length, b], alone[:, 0], rtol=0, atol=1e-6)
 
 
@@ -284,7 +311,7 @@ def test_cudnn_gets_the_weights_in_its_own_order():
 
     def take(*shape):
         nonlocal rest
-        taken, rest = rest[:np.prod(shape)].reshape(shape), rest[np.prod(shape):]
+        taken, rest = rest[: np.prod(shape)].reshape(shape), rest[np.prod(shape) :]
         return taken
 
     w_in, w_h = [take(N, N_IN) for _ in range(4)], [take(N, N) for _ in range(4)]
@@ -305,10 +332,13 @@ def test_the_same_graph_takes_batches_of_any_size():
         seq_length = tf.placeholder(tf.int32, [None])
         outputs = rnn.bidirectional_lstm(inputs, seq_length, values[1:3], values[3:])
         for n_steps, lengths in ((7, [7, 4, 1]), (2, [1, 2]), (5, [3])):
-            part = values[0][:n_steps, :len(lengths)]
+            part = values[0][:n_steps, : len(lengths)]
             np.testing.assert_allclose(
                 session.run(outputs, {inputs: part, seq_length: lengths}),
-                both(part, *values[1:], lengths), rtol=0, atol=1e-6)
+                both(part, *values[1:], lengths),
+                rtol=0,
+                atol=1e-6,
+            )
 
 
 # The paper's layer
@@ -339,6 +369,7 @@ def draw_vanilla(n_steps=T, batch=B, seed=5):
 def vanilla_layer(shapes, ceiling, is_training):
     def build(inputs, seq_length, variables):
         return rnn.bidirectional_relu(inputs, seq_length, *variables, ceiling, is_training)
+
     return Layer(build, VANILLA[1:], shapes, needs_gradients=is_training)
 
 
@@ -358,8 +389,10 @@ def automatic_vanilla(values, lengths, weights):
             for matrix, times in zip(recurrent, (range(length), reversed(range(length)))):
                 h = tf.zeros([1, N])
                 for t in times:
-                    h = tf.minimum(tf.nn.relu(
-                        tf.matmul(x[t, b:b + 1], w) + bias + tf.matmul(h, matrix)), CEILING)
+                    h = tf.minimum(
+                        tf.nn.relu(tf.matmul(x[t, b : b + 1], w) + bias + tf.matmul(h, matrix)),
+                        CEILING,
+                    )
                     steps[t] = steps[t] + h
             rows.append(tf.concat(steps, axis=0))
         outputs = tf.stack(rows, axis=1)

@@ -1,4 +1,5 @@
 """util.run.run_folder: the folder of a run and its name, the revision of the code."""
+
 import os
 import shutil
 import time

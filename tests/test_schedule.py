@@ -1,4 +1,5 @@
 """Stages, epochs, learning rate and plateau as functions of settings and State."""
+
 import math
 
 import pytest
@@ -34,8 +35,12 @@ def test_a_stopped_stage_leaves_fewer_epochs():
     state = START._replace(epoch=2, bad_validations=2, lr_factor=0.25)
     assert schedule.stopped(config, state) and schedule.stage_done(config, state)
     following = schedule.next_stage(config, state)
-    assert (following.stage, following.stage_start, following.bad_validations,
-            following.lr_factor) == (1, 2, 0, 1.0)
+    assert (
+        following.stage,
+        following.stage_start,
+        following.bad_validations,
+        following.lr_factor,
+    ) == (1, 2, 0, 1.0)
     assert schedule.n_epochs(config, following) == 5
     assert following.best_dev_loss == state.best_dev_loss
 
@@ -62,7 +67,9 @@ def test_a_checkpoint_is_due_every_so_many_epochs_and_at_the_end_of_a_stage():
     assert schedule.checkpoint_due(config, START._replace(epoch=3, bad_validations=2))
     config = load_config(training_iters=2, checkpoint_step=0)
     assert [schedule.checkpoint_due(config, START._replace(epoch=n)) for n in (1, 2)] == [
-        False, True]
+        False,
+        True,
+    ]
 
 
 def test_steps_add_up_to_their_epoch():
@@ -81,14 +88,17 @@ def test_the_learning_rate_stays_without_settings():
 
 def test_the_learning_rate_decays_over_the_run():
     config = load_config(training_iters=4, learning_rate=0.8, learning_rate_decay=0.0625)
-    at = [schedule.learning_rate(config, START._replace(epoch=e, epoch_step=s), 4)
-          for e, s in ((0, 0), (0, 2), (1, 0), (2, 0), (3, 0), (4, 0))]
+    at = [
+        schedule.learning_rate(config, START._replace(epoch=e, epoch_step=s), 4)
+        for e, s in ((0, 0), (0, 2), (1, 0), (2, 0), (3, 0), (4, 0))
+    ]
     assert at == pytest.approx([0.8, 0.8 * 0.5**0.5, 0.4, 0.2, 0.1, 0.05])
 
 
 def test_the_learning_rate_decays_over_all_stages():
-    config = load_config(training_iters=2, learning_rate=1, learning_rate_decay=0.0625,
-                         segment_lengths='100,full')
+    config = load_config(
+        training_iters=2, learning_rate=1, learning_rate_decay=0.0625, segment_lengths='100,full'
+    )
     second = START._replace(stage=1, stage_start=1, epoch=1)  # the first was stopped early
     assert schedule.learning_rate(config, second, 7) == pytest.approx(0.25)
     assert schedule.learning_rate(config, second._replace(epoch=2), 7) == pytest.approx(0.125)
@@ -99,10 +109,20 @@ def test_a_plateau_worse_halve_better_worse_stop():
     state, history = START, []
     for loss in (5.0, 6.0, 4.0, 4.0):
         state = schedule.after_validation(config, state, loss)
-        history.append((state.best_dev_loss, state.bad_validations, state.lr_factor,
-                        schedule.stopped(config, state)))
-    assert history == [(5.0, 0, 1.0, False), (5.0, 1, 0.5, False), (4.0, 1, 0.5, False),
-                       (4.0, 2, 0.25, True)]
+        history.append(
+            (
+                state.best_dev_loss,
+                state.bad_validations,
+                state.lr_factor,
+                schedule.stopped(config, state),
+            )
+        )
+    assert history == [
+        (5.0, 0, 1.0, False),
+        (5.0, 1, 0.5, False),
+        (4.0, 1, 0.5, False),
+        (4.0, 2, 0.25, True),
+    ]
     assert schedule.learning_rate(config, state, 1) == 0.25
 
 

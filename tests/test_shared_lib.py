@@ -1,4 +1,5 @@
 """The check for CUPTI."""
+
 import logging
 
 import pytest
@@ -23,8 +24,9 @@ def test_no_gpu_needs_no_cupti(monkeypatch, loaded, caplog):
     assert 'no GPU' in caplog.messages[0]
 
 
-@pytest.mark.parametrize('found, name', [('libcupti.so.12', 'libcupti.so.12'),
-                                         (None, 'libcupti.so')])
+@pytest.mark.parametrize(
+    'found, name', [('libcupti.so.12', 'libcupti.so.12'), (None, 'libcupti.so')]
+)
 def test_cupti_is_loaded_as_it_is_found(monkeypatch, loaded, caplog, found, name):
     monkeypatch.setattr(shared_lib.ctypes.util, 'find_library', {'cupti': found}.get)
     assert shared_lib.check_cupti() is True
@@ -35,6 +37,7 @@ def test_cupti_is_loaded_as_it_is_found(monkeypatch, loaded, caplog, found, name
 def test_missing_cupti_is_said(monkeypatch, loaded, caplog):
     def missing(name):
         raise OSError('%s: cannot open shared object file' % name)
+
     monkeypatch.setattr(shared_lib.ctypes, 'CDLL', missing)
     monkeypatch.setattr(shared_lib.ctypes.util, 'find_library', lambda name: None)
     assert shared_lib.check_cupti() is False

@@ -1,4 +1,5 @@
 """util.importers.speech_commands: words, the official lists, what is left out."""
+
 import collections
 import os
 
@@ -9,8 +10,13 @@ from helpers import speech, write_wav
 from util import errors
 from util.importers import speech_commands
 
-NAMES = ['bed/0c40e715_nohash_0.wav', 'bed/0c40e715_nohash_1.wav', 'bed/3bb68054_nohash_0.wav',
-         'cat/00b01445_nohash_0.wav', 'cat/0c40e715_nohash_0.wav']
+NAMES = [
+    'bed/0c40e715_nohash_0.wav',
+    'bed/0c40e715_nohash_1.wav',
+    'bed/3bb68054_nohash_0.wav',
+    'cat/00b01445_nohash_0.wav',
+    'cat/0c40e715_nohash_0.wav',
+]
 
 
 @pytest.fixture
@@ -22,7 +28,8 @@ def tree(tmp_path, fetched):
     (tmp_path / 'README.md').write_text('Speech Commands')
     (tmp_path / 'validation_list.txt').write_text('cat/00b01445_nohash_0.wav\n')
     (tmp_path / 'testing_list.txt').write_text(
-        'cat/0c40e715_nohash_0.wav\r\nbed/0c40e715_nohash_1.wav\r\n')
+        'cat/0c40e715_nohash_0.wav\r\nbed/0c40e715_nohash_1.wav\r\n'
+    )
     return tmp_path
 
 
@@ -44,7 +51,9 @@ def test_a_listed_file_that_is_missing_is_named(tree):
     os.remove(tree / NAMES[1])
     test = listed(tree).test
     assert [(u.name, u.exclusion_reason) for u in test] == [
-        (NAMES[4], None), (NAMES[1], 'no such file, but a line for it in testing_list.txt')]
+        (NAMES[4], None),
+        (NAMES[1], 'no such file, but a line for it in testing_list.txt'),
+    ]
 
 
 @pytest.mark.parametrize('name', ['validation_list.txt', 'testing_list.txt'])
@@ -59,7 +68,7 @@ def test_without_a_list_it_stops_and_fetches_nothing(tree, fetched, name):
 def test_an_empty_or_missing_folder_is_fetched(tmp_path, fetched, name):
     with pytest.raises(errors.DataError, match='no network'):
         listed(tmp_path / name)
-    (folder, marker, (archive,)), = fetched
+    ((folder, marker, (archive,)),) = fetched
     assert folder == str(tmp_path / name / 'speech_commands_v0.02')
     assert marker == 'testing_list.txt'
     assert archive.url.endswith('/speech_commands_v0.02.tar.gz')
@@ -75,7 +84,9 @@ def test_the_folder_above_what_was_fetched_does(tree, fetched):
     assert [u.name for u in train] == [prefix + NAMES[0], prefix + NAMES[2]]
     assert [u.name for u in test if not u.exclusion_reason] == [prefix + NAMES[1]]
     assert [u.name for u in dev + test if u.exclusion_reason] == [
-        prefix + NAMES[3], prefix + NAMES[4]]
+        prefix + NAMES[3],
+        prefix + NAMES[4],
+    ]
     assert os.path.isfile(train[0].wav_filename)
     # it is asked for all the same, so that a fetch that was interrupted goes on
     assert fetched[0][:2] == (str(words), 'testing_list.txt')

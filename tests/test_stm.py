@@ -1,4 +1,5 @@
 """Time-marked transcripts: finding files, times, lines that cannot be parsed, the split."""
+
 import pytest
 
 from corpora import write_lines
@@ -21,29 +22,45 @@ def write_files(folder, *names):
 
 
 def test_files_are_found_at_any_depth_by_their_names_in_any_case(tmp_path):
-    write_files(tmp_path, 'b/CALL2.TXT', 'a/x/call10.txt', 'a/call.txt', 'call3.text',
-                'b/._call4.txt')
+    write_files(
+        tmp_path, 'b/CALL2.TXT', 'a/x/call10.txt', 'a/call.txt', 'call3.text', 'b/._call4.txt'
+    )
     assert stm.find_by_name(str(tmp_path), '.txt', KEY) == [
-        ('10', str(tmp_path / 'a/x/call10.txt')), ('2', str(tmp_path / 'b/CALL2.TXT'))]
+        ('10', str(tmp_path / 'a/x/call10.txt')),
+        ('2', str(tmp_path / 'b/CALL2.TXT')),
+    ]
 
 
 def test_a_copy_of_a_transcript_does_not_count_again(tmp_path):
     write_files(tmp_path, 'trans/call1.txt', 'orig/call1.txt')
-    assert stm.find_by_name(str(tmp_path), '.txt', KEY) == [
-        ('1', str(tmp_path / 'orig/call1.txt'))]
+    assert stm.find_by_name(str(tmp_path), '.txt', KEY) == [('1', str(tmp_path / 'orig/call1.txt'))]
 
 
 def test_a_converted_recording_is_used_instead_of_its_sphere_source(tmp_path):
-    write_files(tmp_path, 'z/call1.sph', 'a/call1.flac', 'z/call2.sph', 'a/call2.wav',
-                'a/call3.sph')
+    write_files(
+        tmp_path, 'z/call1.sph', 'a/call1.flac', 'z/call2.sph', 'a/call2.wav', 'a/call3.sph'
+    )
     assert stm.find_recordings(str(tmp_path), KEY) == {
-        '1': str(tmp_path / 'a/call1.flac'), '2': str(tmp_path / 'a/call2.wav'),
-        '3': str(tmp_path / 'a/call3.sph')}
+        '1': str(tmp_path / 'a/call1.flac'),
+        '2': str(tmp_path / 'a/call2.wav'),
+        '3': str(tmp_path / 'a/call3.sph'),
+    }
 
 
-@pytest.mark.parametrize('start, stop', (
-    ('2', '1'), ('1', '1'), ('-1', '2'), ('nan', '2'), ('1', 'nan'), ('1', 'inf'), ('1', 'x'),
-    ('', '2'), ('1.2.3', '2')))
+@pytest.mark.parametrize(
+    'start, stop',
+    (
+        ('2', '1'),
+        ('1', '1'),
+        ('-1', '2'),
+        ('nan', '2'),
+        ('1', 'nan'),
+        ('1', 'inf'),
+        ('1', 'x'),
+        ('', '2'),
+        ('1.2.3', '2'),
+    ),
+)
 def test_times_that_do_not_rise_are_refused_with_both(start, stop):
     with pytest.raises(ValueError) as error:
         stm.parse_times(start, stop)
@@ -65,8 +82,9 @@ def list_parts(folder, content, recordings):
 def test_parts_are_named_by_recording_and_times(tmp_path):
     audio = str(tmp_path / 'audio/call7.wav')
     [part] = list_parts(tmp_path, '\ufeff1.5 2.25 well then\r\n\r\n', {'7': audio})
-    assert part == records.Utterance(audio, 'audio/call7.wav#1.50-2.25', 'well then', None, 1.5,
-                                     2.25, None)
+    assert part == records.Utterance(
+        audio, 'audio/call7.wav#1.50-2.25', 'well then', None, 1.5, 2.25, None
+    )
 
 
 def test_a_bad_line_is_named_by_file_and_number_and_the_others_stay(tmp_path):
@@ -90,15 +108,18 @@ def test_a_part_without_recording_has_an_exclusion_reason_that_names_it(tmp_path
 def test_a_transcript_that_cannot_be_read_is_one_excluded_utterance(tmp_path):
     [part] = stm.list_parts(str(tmp_path / 'gone.txt'), str(tmp_path), {}, parse)
     assert (part.name, part.exclusion_reason) == (
-        'gone.txt', 'cannot be read: No such file or directory')
+        'gone.txt',
+        'cannot be read: No such file or directory',
+    )
 
 
 def make_conversations(folder, numbers):
     """Writes transcripts of calls, one utterance each; returns [(key, path)] and {key: path of the
     audio}, which is not written."""
     keys = ['%03d' % number for number in numbers]
-    paths = [(key, write_lines(folder / ('call%s.txt' % key), ['0 1 words of %s' % key]))
-             for key in keys]
+    paths = [
+        (key, write_lines(folder / ('call%s.txt' % key), ['0 1 words of %s' % key])) for key in keys
+    ]
     return paths, {key: str(folder / ('call%s.wav' % key)) for key in keys}
 
 
@@ -109,7 +130,10 @@ def test_of_a_hundred_conversations_the_last_two_are_for_dev_and_test(tmp_path):
     assert words[1] == ['words of 099', 'words of 199']
     assert words[2] == ['words of 100', 'words of 200']
     assert len(words[0]) == 201 and words[0][97:100] == [
-        'words of 098', 'words of 101', 'words of 102']
+        'words of 098',
+        'words of 101',
+        'words of 102',
+    ]
 
 
 def test_a_recording_without_transcript_is_named_in_the_training_set(tmp_path):

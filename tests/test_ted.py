@@ -1,4 +1,5 @@
 """TED-LIUM: STM lines, talks of SPHERE read in parts, releases, the fetching."""
+
 import logging
 
 import numpy as np
@@ -14,12 +15,14 @@ pytestmark = pytest.mark.usefixtures('fetched')  # nothing is downloaded
 
 RATE = 16000
 # Words of six lines of a talk of 30 s
-LINES = [';; a comment line',
-         'Ann_2010 1 Ann_2010 0.50 4.25 <o,f0,female> good(2) day <unk> to you',
-         'Ann_2010 1 inter_segment_gap 4.25 6.00 <o,,unknown> ignore_time_segment_in_scoring',
-         "Ann_2010 1 Ann_2010 6.00 12.10 <o,f0,female> it 's {BREATH} a fine morning",
-         'Ann_2010 1 Ann_2010 12.10 20.00 <o,f0,female> and we are glad',
-         'Ann_2010 1 Ann_2010 20.00 30.40 <o,f0,female> to be here']
+LINES = [
+    ';; a comment line',
+    'Ann_2010 1 Ann_2010 0.50 4.25 <o,f0,female> good(2) day <unk> to you',
+    'Ann_2010 1 inter_segment_gap 4.25 6.00 <o,,unknown> ignore_time_segment_in_scoring',
+    "Ann_2010 1 Ann_2010 6.00 12.10 <o,f0,female> it 's {BREATH} a fine morning",
+    'Ann_2010 1 Ann_2010 12.10 20.00 <o,f0,female> and we are glad',
+    'Ann_2010 1 Ann_2010 20.00 30.40 <o,f0,female> to be here',
+]
 WORDS = ['good day to you', "it's a fine morning", 'and we are glad', 'to be here']
 
 
@@ -55,18 +58,22 @@ def test_a_talk_is_read_in_parts_without_what_is_not_scored(tmp_path, caplog):
     assert [example.transcript for example in test.examples] == WORDS[1:3]
     # the last part reaches 0.4 s beyond the audio
     assert [example.seconds for example in train.examples] == pytest.approx(
-        [3.75, 6.1, 7.9, 10.0], abs=1e-6)
+        [3.75, 6.1, 7.9, 10.0], abs=1e-6
+    )
     assert not caplog.messages
 
 
 def test_the_parts_hold_the_samples_of_their_times(tmp_path):
     make_release(tmp_path, train=LINES)
     samples = speech(30).astype(float)
-    for utterance, (start, stop) in zip(list_all(tmp_path).train, (
-            (8000, 68000), (96000, 193600), (193600, 320000), (320000, 480000))):
+    for utterance, (start, stop) in zip(
+        list_all(tmp_path).train,
+        ((8000, 68000), (96000, 193600), (193600, 320000), (320000, 480000)),
+    ):
         assert utterance.wav_filename == str(tmp_path / 'train/sph/Ann_2010.sph')
-        part = audio.read_audio(utterance.wav_filename, RATE, utterance.start_s, utterance.stop_s,
-                                utterance.channel)
+        part = audio.read_audio(
+            utterance.wav_filename, RATE, utterance.start_s, utterance.stop_s, utterance.channel
+        )
         np.testing.assert_array_equal(part, samples[start:stop])
 
 
@@ -74,7 +81,8 @@ def test_parts_are_named_by_talk_and_times(tmp_path):
     make_release(tmp_path / 'TEDLIUM_release2', dev=LINES)
     assert [utterance.name for utterance in list_all(tmp_path).dev][:2] == [
         'TEDLIUM_release2/dev/sph/Ann_2010.sph#0.50-4.25',
-        'TEDLIUM_release2/dev/sph/Ann_2010.sph#6.00-12.10']
+        'TEDLIUM_release2/dev/sph/Ann_2010.sph#6.00-12.10',
+    ]
 
 
 @pytest.mark.parametrize('label', ('<o,f0,male>', '<o, f0, male>', '<F0_M>', '<o,,unknown>', ''))
@@ -84,15 +92,23 @@ def test_the_label_is_no_part_of_the_words_and_may_be_missing(label):
     assert part.transcript == 'well then' and part.channel is None
 
 
-@pytest.mark.parametrize('line', (
-    'Ann_2010\t1\tAnn_2010\t1.5\t2.75\t<o,f0,male>\twell then',
-    'Ann_2010 A Ann Lee 1.5 2.75 <o,f0,male> well then',
-    'Ann_2010 1 Ann Lee the 2nd 1.5 2.75 well then',
-    'Ann_2010 1 7 1.5 2.75 <o,f0,male> well then'))
+@pytest.mark.parametrize(
+    'line',
+    (
+        'Ann_2010\t1\tAnn_2010\t1.5\t2.75\t<o,f0,male>\twell then',
+        'Ann_2010 A Ann Lee 1.5 2.75 <o,f0,male> well then',
+        'Ann_2010 1 Ann Lee the 2nd 1.5 2.75 well then',
+        'Ann_2010 1 7 1.5 2.75 <o,f0,male> well then',
+    ),
+)
 def test_speakers_may_hold_spaces(line):
     part = ted.parse_line(line)
     assert (part.recording, part.start_s, part.stop_s, part.transcript) == (
-        'Ann_2010', 1.5, 2.75, 'well then')
+        'Ann_2010',
+        1.5,
+        2.75,
+        'well then',
+    )
 
 
 def test_talks_may_hold_spaces_and_words_may_be_numbers():
@@ -100,32 +116,42 @@ def test_talks_may_hold_spaces_and_words_may_be_numbers():
     assert (part.recording, part.start_s, part.transcript) == ('Ann at home', 1.5, '3 4 5')
 
 
-@pytest.mark.parametrize('words, spoken', (
-    ('the(2) red(3) door', 'the red door'),
-    ('<unk> <sil> so <unk>', 'so'),
-    ('{BREATH} so {UH} [applause] then <<noise>>', 'so then < >'),
-    ("it 's what they 're n't", "it's what they're n't"),
-    ("i 'd 've said we 'll", "i'd've said we'll"),
-    ("don 't I 'M", "don't I'M"),
-    ('it \u2019s', 'it\u2019s'),
-    ("it(2) 's the <unk> 's", "it's the's"),
-    ("tell 'em 'cause it 'tis 'til", "tell 'em 'cause it 'tis 'til"),
-    ("the workers ' rights", "the workers' rights"),
-    ("say ' yes '", "say ' yes'"),
-    ('end of it (Ann_2010-12.10-20.00-F0_F-S3)', 'end of it'),
-    ('', '')))
+@pytest.mark.parametrize(
+    'words, spoken',
+    (
+        ('the(2) red(3) door', 'the red door'),
+        ('<unk> <sil> so <unk>', 'so'),
+        ('{BREATH} so {UH} [applause] then <<noise>>', 'so then < >'),
+        ("it 's what they 're n't", "it's what they're n't"),
+        ("i 'd 've said we 'll", "i'd've said we'll"),
+        ("don 't I 'M", "don't I'M"),
+        ('it \u2019s', 'it\u2019s'),
+        ("it(2) 's the <unk> 's", "it's the's"),
+        ("tell 'em 'cause it 'tis 'til", "tell 'em 'cause it 'tis 'til"),
+        ("the workers ' rights", "the workers' rights"),
+        ("say ' yes '", "say ' yes'"),
+        ('end of it (Ann_2010-12.10-20.00-F0_F-S3)', 'end of it'),
+        ('', ''),
+    ),
+)
 def test_markup_is_removed_and_contractions_are_joined(words, spoken):
     assert words_of('a 1 a 1 2 <o,f0,male> ' + words) == spoken
 
 
 def test_lines_that_are_no_utterances():
-    for line in (';; words', ';;', 'a 1 a 1 2 ignore_time_segment_in_scoring',
-                 'a 1 excluded_region 1 2 <o,,unknown> ignore_time_segment_in_scoring'):
+    for line in (
+        ';; words',
+        ';;',
+        'a 1 a 1 2 ignore_time_segment_in_scoring',
+        'a 1 excluded_region 1 2 <o,,unknown> ignore_time_segment_in_scoring',
+    ):
         assert ted.parse_line(line) is None
 
 
-@pytest.mark.parametrize('line', ('a 1 a 1.5', 'a 1 a 5.0 4.0 <o,f0,male> no', 'nonsense',
-                                  'a 1 a x 4.0 <o,f0,male> 3 4 no'))
+@pytest.mark.parametrize(
+    'line',
+    ('a 1 a 1.5', 'a 1 a 5.0 4.0 <o,f0,male> no', 'nonsense', 'a 1 a x 4.0 <o,f0,male> 3 4 no'),
+)
 def test_a_line_that_cannot_be_parsed_is_excluded_by_file_and_number(tmp_path, caplog, line):
     make_release(tmp_path, train=LINES[:2] + [line] + LINES[3:4])
     assert [example.transcript for example in read(tmp_path).train.examples] == WORDS[:2]
@@ -147,7 +173,8 @@ def test_a_talk_without_audio_and_audio_without_words_are_excluded(tmp_path, cap
     assert caplog.messages == [
         'excluded train/stm/Bob_2010.stm#0.50-4.25: no audio file of recording Bob_2010',
         'excluded train/sph/Eve_2010.sph: no utterance of it in the transcripts',
-        '2 of 6 utterances excluded']
+        '2 of 6 utterances excluded',
+    ]
 
 
 def test_a_part_that_lies_beyond_the_audio_is_excluded(tmp_path, caplog):
@@ -164,7 +191,8 @@ def test_the_release_is_found_in_or_as_the_folder(tmp_path, fetched, inside):
     for folder, marker, archives in fetched:
         assert (folder, marker) == (str(tmp_path), 'TEDLIUM_release2')
         assert [archive.url for archive in archives] == [
-            'https://www.openslr.org/resources/19/TEDLIUM_release2.tar.gz']
+            'https://www.openslr.org/resources/19/TEDLIUM_release2.tar.gz'
+        ]
     assert len(fetched) == (inside == 'TEDLIUM_release2')
 
 

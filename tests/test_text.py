@@ -1,4 +1,5 @@
 """Alphabet, clean-up of transcripts, labels and back, error rates, against values by hand."""
+
 import os
 
 import numpy as np
@@ -96,19 +97,33 @@ def test_no_file_is_the_default_alphabet():
     assert text.load_alphabet().labels == ENGLISH.labels
 
 
-@pytest.mark.parametrize('content', [
-    ' \nb\na\n',
-    b'\xef\xbb\xbf \nb\na\n',
-    ' \r\nb\r\na\r\n',
-    b'\xef\xbb\xbf \r\nb\r\na\r\n',
-    ' \nb\na',
-    ' \r\nb\r\na',
-    ' \nb\na\n\n\n',
-    ' \r\nb\r\na\r\n\r\n\r\n',
-    '# made by hand\n \n# two letters\nb\na\n#\n',
-    b'\xef\xbb\xbf# made by hand\n \nb\na\n',
-], ids=['plain', 'BOM', 'CR LF', 'BOM and CR LF', 'no last newline', 'CR LF, no last newline',
-        'blank last lines', 'blank last CR LF lines', 'comments', 'BOM before a comment'])
+@pytest.mark.parametrize(
+    'content',
+    [
+        ' \nb\na\n',
+        b'\xef\xbb\xbf \nb\na\n',
+        ' \r\nb\r\na\r\n',
+        b'\xef\xbb\xbf \r\nb\r\na\r\n',
+        ' \nb\na',
+        ' \r\nb\r\na',
+        ' \nb\na\n\n\n',
+        ' \r\nb\r\na\r\n\r\n\r\n',
+        '# made by hand\n \n# two letters\nb\na\n#\n',
+        b'\xef\xbb\xbf# made by hand\n \nb\na\n',
+    ],
+    ids=[
+        'plain',
+        'BOM',
+        'CR LF',
+        'BOM and CR LF',
+        'no last newline',
+        'CR LF, no last newline',
+        'blank last lines',
+        'blank last CR LF lines',
+        'comments',
+        'BOM before a comment',
+    ],
+)
 def test_file_variants_give_the_same_labels(tmp_path, content):
     assert load(tmp_path, content).labels == (' ', 'b', 'a')
 
@@ -126,11 +141,25 @@ def test_decomposed_letter_is_one_label(tmp_path):
     assert load(tmp_path, 'e\u0301\na\n').labels == ('\u00e9', 'a')
 
 
-@pytest.mark.parametrize('content, line', [
-    ('a\nb\na\n', 3), ('# x\na\nbc\nd\n', 3), ('a\n\nb\n', 2), ('a\n  \n', 2), ('a\n\\\\#\n', 2),
-    ('\u00e9\ne\u0301\n', 2),
-], ids=['duplicate', 'two characters', 'blank line between', 'two spaces', 'escape',
-        'duplicate, decomposed'])
+@pytest.mark.parametrize(
+    'content, line',
+    [
+        ('a\nb\na\n', 3),
+        ('# x\na\nbc\nd\n', 3),
+        ('a\n\nb\n', 2),
+        ('a\n  \n', 2),
+        ('a\n\\\\#\n', 2),
+        ('\u00e9\ne\u0301\n', 2),
+    ],
+    ids=[
+        'duplicate',
+        'two characters',
+        'blank line between',
+        'two spaces',
+        'escape',
+        'duplicate, decomposed',
+    ],
+)
 def test_bad_line_is_named(tmp_path, content, line):
     assert 'line %d ' % line in load_error(tmp_path, content)
 
@@ -158,47 +187,64 @@ def test_missing_file_and_folder_are_errors(tmp_path):
 # Clean-up of transcripts
 
 
-@pytest.mark.parametrize('transcript, cleaned, unknown', [
-    ('the caf\u00e9 is open', 'the cafe is open', []),
-    ('ten {noise} people', 'ten {noise} people', ['{', '}']),
-    ('it\u2019s fine', "it's fine", []),
-    ('room 42 please', 'room 42 please', ['4', '2']),
-    ('HELLO There', 'hello there', []),
-    ('thank you \u0441arol', 'thank you \u0441arol', ['\u0441']),
-    ('"and then he left', 'and then he left', []),
-    ('he said "go home" twice', 'he said go home twice', []),
-    ('"yes"', 'yes', []),
-    ('well, yes', 'well yes', []),
-])
+@pytest.mark.parametrize(
+    'transcript, cleaned, unknown',
+    [
+        ('the caf\u00e9 is open', 'the cafe is open', []),
+        ('ten {noise} people', 'ten {noise} people', ['{', '}']),
+        ('it\u2019s fine', "it's fine", []),
+        ('room 42 please', 'room 42 please', ['4', '2']),
+        ('HELLO There', 'hello there', []),
+        ('thank you \u0441arol', 'thank you \u0441arol', ['\u0441']),
+        ('"and then he left', 'and then he left', []),
+        ('he said "go home" twice', 'he said go home twice', []),
+        ('"yes"', 'yes', []),
+        ('well, yes', 'well yes', []),
+    ],
+)
 def test_field_cases(transcript, cleaned, unknown):
     assert text.clean_transcript(transcript, ENGLISH) == (cleaned, unknown)
 
 
-@pytest.mark.parametrize('transcript, cleaned', [
-    ('plain words', 'plain words'),
-    ("don\u2019t don\u2018t don\u02bct don\u00b4t don`t don't", ' '.join(["don't"] * 6)),
-    ('a-b\u2010c\u2011d\u2012e\u2013f\u2014g\u2015h_i/j', 'a b c d e f g h i j'),
-    ('a.b,c?d!e;f:g"h', 'abcdefgh'),
-    ('\u201ca\u201d \u201eb\u201c \u00abc\u00bb d\u2026 \u00a1e! \u00bff?', 'a b c d e f'),
-    ('\u00c5ngstr\u00f6m \u00d1and\u00fa \u00e7a', 'angstrom nandu ca'),
-    ('cafe\u0301', 'cafe'),
-    ('PACK MY BOX WITH FIVE DOZEN LIQUOR JUGS', 'pack my box with five dozen liquor jugs'),
-    ('\u0130zmir', 'izmir'),
-    ('  a\t b\u00a0c \r\n d\n', 'a b c d'),
-    ('wait - what', 'wait what'),
-    ('-a-', 'a'),
-    ('', ''), ('    ', ''), (' ... ', ''), ('-', ''),
-])
+@pytest.mark.parametrize(
+    'transcript, cleaned',
+    [
+        ('plain words', 'plain words'),
+        ("don\u2019t don\u2018t don\u02bct don\u00b4t don`t don't", ' '.join(["don't"] * 6)),
+        ('a-b\u2010c\u2011d\u2012e\u2013f\u2014g\u2015h_i/j', 'a b c d e f g h i j'),
+        ('a.b,c?d!e;f:g"h', 'abcdefgh'),
+        ('\u201ca\u201d \u201eb\u201c \u00abc\u00bb d\u2026 \u00a1e! \u00bff?', 'a b c d e f'),
+        ('\u00c5ngstr\u00f6m \u00d1and\u00fa \u00e7a', 'angstrom nandu ca'),
+        ('cafe\u0301', 'cafe'),
+        ('PACK MY BOX WITH FIVE DOZEN LIQUOR JUGS', 'pack my box with five dozen liquor jugs'),
+        ('\u0130zmir', 'izmir'),
+        ('  a\t b\u00a0c \r\n d\n', 'a b c d'),
+        ('wait - what', 'wait what'),
+        ('-a-', 'a'),
+        ('', ''),
+        ('    ', ''),
+        (' ... ', ''),
+        ('-', ''),
+    ],
+)
 def test_cleaning_rules(transcript, cleaned):
     assert text.clean_transcript(transcript, ENGLISH) == (cleaned, [])
 
 
-@pytest.mark.parametrize('transcript, unknown', [
-    ('caf\u00e9 4 {two} 24', ['4', '{', '}', '2']), ('stra\u00dfe', ['\u00df']),
-    ('\u0416 \u0436', ['\u0416', '\u0436']), ('a\u200bb', ['\u200b']),
-    ('\u4f60\u597d', ['\u4f60', '\u597d']), ('\uac01', ['\uac01']), ('\u00bd', ['\u00bd']),
-    ('50%', ['5', '0', '%']), ('a\x00b', ['\x00']),
-])
+@pytest.mark.parametrize(
+    'transcript, unknown',
+    [
+        ('caf\u00e9 4 {two} 24', ['4', '{', '}', '2']),
+        ('stra\u00dfe', ['\u00df']),
+        ('\u0416 \u0436', ['\u0416', '\u0436']),
+        ('a\u200bb', ['\u200b']),
+        ('\u4f60\u597d', ['\u4f60', '\u597d']),
+        ('\uac01', ['\uac01']),
+        ('\u00bd', ['\u00bd']),
+        ('50%', ['5', '0', '%']),
+        ('a\x00b', ['\x00']),
+    ],
+)
 def test_other_characters_are_reported_once_each_in_order(transcript, unknown):
     cleaned, found = text.clean_transcript(transcript, ENGLISH)
     assert found == unknown
@@ -215,7 +261,7 @@ def test_apostrophe_is_dropped_where_the_alphabet_has_none(transcript):
 
 
 def test_character_of_the_alphabet_is_kept():
-    alphabet = text.Alphabet(" -.4AaB\u00e9\u2019c")
+    alphabet = text.Alphabet(' -.4AaB\u00e9\u2019c')
     assert text.clean_transcript('A-a. 4B\u00e9\u2019', alphabet) == ('A-a. 4B\u00e9\u2019', [])
 
 
@@ -228,7 +274,9 @@ def test_upper_case_is_lowered_only_to_letters_of_the_alphabet():
 def test_accented_letter_of_the_alphabet_is_not_folded():
     alphabet = text.Alphabet('\u00e9e ')
     assert text.clean_transcript('\u00e9 \u00c9 e\u0301 \u00ea \u00ca', alphabet) == (
-        '\u00e9 \u00e9 \u00e9 e e', [])
+        '\u00e9 \u00e9 \u00e9 e e',
+        [],
+    )
 
 
 def test_upper_case_accent_folds_to_upper_case_first():
@@ -261,8 +309,10 @@ def test_character_is_described_with_its_code_point():
 # Labels for CTC
 
 
-@pytest.mark.parametrize('transcript, steps', [
-    ('', 0), ('a', 1), ('ab', 2), ('aa', 3), ('aaa', 5), ('aba', 3), ('all  three', 13)])
+@pytest.mark.parametrize(
+    'transcript, steps',
+    [('', 0), ('a', 1), ('ab', 2), ('aa', 3), ('aaa', 5), ('aba', 3), ('all  three', 13)],
+)
 def test_required_steps(transcript, steps):
     assert text.required_steps(ENGLISH.encode(transcript)) == steps
 
@@ -276,7 +326,8 @@ def dense_to_sparse(labels, lengths):
     with tf.Graph().as_default(), tf.Session() as session:
         sparse = text.ctc_label_dense_to_sparse(
             tf.placeholder_with_default(labels, [None, None]),
-            tf.placeholder_with_default(np.array(lengths, np.int32), [None]))
+            tf.placeholder_with_default(np.array(lengths, np.int32), [None]),
+        )
         return session.run(sparse)
 
 
@@ -303,9 +354,11 @@ def test_dense_to_sparse_ignores_what_lies_past_the_length():
 
 def sparse_value(rows, width):
     indices = [[row, i] for row, labels in enumerate(rows) for i in range(len(labels))]
-    return tf.SparseTensorValue(np.array(indices, np.int64).reshape(-1, 2),
-                                np.array(sum(rows, []), np.int64),
-                                np.array([len(rows), width], np.int64))
+    return tf.SparseTensorValue(
+        np.array(indices, np.int64).reshape(-1, 2),
+        np.array(sum(rows, []), np.int64),
+        np.array([len(rows), width], np.int64),
+    )
 
 
 def test_sparse_to_texts():
@@ -341,9 +394,17 @@ def test_wer_is_over_all_words():
     assert wer == 0.125
 
 
-@pytest.mark.parametrize('original, result, rate', [
-    ('a b', 'a b', 0), ('a b', 'a c', 0.5), ('a b', '', 1), ('a', 'a b c', 2),
-    ('a b c d', 'b c d', 0.25), ('ab', 'a b', 2)])
+@pytest.mark.parametrize(
+    'original, result, rate',
+    [
+        ('a b', 'a b', 0),
+        ('a b', 'a c', 0.5),
+        ('a b', '', 1),
+        ('a', 'a b c', 2),
+        ('a b c d', 'b c d', 0.25),
+        ('ab', 'a b', 2),
+    ],
+)
 def test_wer_of_one_text(original, result, rate):
     rates, wer = text.wers([original], [result])
     assert rates == [rate] and wer == rate

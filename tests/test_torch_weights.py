@@ -1,4 +1,5 @@
 """Weights of torchaudio.models.DeepSpeech: the conversion, value by value, and .npz files."""
+
 import os
 import pickle
 
@@ -37,10 +38,14 @@ def test_converted_weights_are_contiguous_float32():
 
 def test_both_biases_of_layer_4_are_added_up_and_only_the_sums_have_to_agree():
     theirs = state_dict()
-    theirs.update({'bi_rnn.bias_ih_l0': np.float32([1, 2, 3]),
-                   'bi_rnn.bias_hh_l0': np.float32([10, 20, -30]),
-                   'bi_rnn.bias_ih_l0_reverse': np.float32([11, 0, -13]),
-                   'bi_rnn.bias_hh_l0_reverse': np.float32([0, 22, -14])})
+    theirs.update(
+        {
+            'bi_rnn.bias_ih_l0': np.float32([1, 2, 3]),
+            'bi_rnn.bias_hh_l0': np.float32([10, 20, -30]),
+            'bi_rnn.bias_ih_l0_reverse': np.float32([11, 0, -13]),
+            'bi_rnn.bias_hh_l0_reverse': np.float32([0, 22, -14]),
+        }
+    )
     np.testing.assert_array_equal(torch_weights.from_torch(theirs)['b4'], [11, 22, -27])
 
 
@@ -82,18 +87,26 @@ def test_a_missing_weight_is_named_and_no_other(name):
 
 
 def test_all_missing_weights_are_named():
-    theirs = {name: value for name, value in state_dict().items()
-              if not name.endswith('_reverse')}  # a model of one direction
+    theirs = {
+        name: value for name, value in state_dict().items() if not name.endswith('_reverse')
+    }  # a model of one direction
     with pytest.raises(errors.WeightsError) as error:
         torch_weights.from_torch(theirs)
     for name in SHAPES:
         assert (name in str(error.value).split(': ')[1].split(', ')) == name.endswith('_reverse')
 
 
-@pytest.mark.parametrize('name, what', [
-    ('weight_ih_l0', 'input weights'), ('weight_ih_l0_reverse', 'input weights'),
-    ('bias_ih_l0', 'biases'), ('bias_hh_l0', 'biases'),
-    ('bias_ih_l0_reverse', 'biases'), ('bias_hh_l0_reverse', 'biases')])
+@pytest.mark.parametrize(
+    'name, what',
+    [
+        ('weight_ih_l0', 'input weights'),
+        ('weight_ih_l0_reverse', 'input weights'),
+        ('bias_ih_l0', 'biases'),
+        ('bias_hh_l0', 'biases'),
+        ('bias_ih_l0_reverse', 'biases'),
+        ('bias_hh_l0_reverse', 'biases'),
+    ],
+)
 def test_directions_that_differ_are_refused_with_the_largest_difference(name, what):
     theirs = state_dict()
     changed = theirs['bi_rnn.' + name].reshape(-1)  # a view

@@ -1,5 +1,6 @@
 """The command line that converts weights of torchaudio.models.DeepSpeech, and the converted network
 against one of torch.nn, where PyTorch is installed."""
+
 import errno
 import os
 import subprocess
@@ -57,9 +58,19 @@ def test_the_file_is_a_program_with_exit_status_for_any_folder(tmp_path):
     (tmp_path / 'model.npz').write_bytes(WHOLE)
     for source, status in (('model.npz', 0), ('absent.npz', 1)):
         done = subprocess.run(
-            [sys.executable, os.path.join(PROJECT, 'util', 'tools', 'torch_weights.py'), source,
-             'weights.npz'], cwd=tmp_path, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=100)
+            [
+                sys.executable,
+                os.path.join(PROJECT, 'util', 'tools', 'torch_weights.py'),
+                source,
+                'weights.npz',
+            ],
+            cwd=tmp_path,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=100,
+        )
         assert done.returncode == status
         assert len(done.stderr.splitlines()) == status
     assert_converted(read(tmp_path / 'weights.npz'), state_dict())
@@ -93,8 +104,10 @@ def test_a_damaged_npz_file_leaves_the_target_as_it_was(tmp_path, capfd, kind):
 
 def test_an_absent_npz_file_is_named(tmp_path, capfd):
     line = failure(capfd, tmp_path / 'absent.npz', tmp_path / 'weights.npz')
-    assert line == 'error: %s cannot be read: %s' % (tmp_path / 'absent.npz',
-                                                     os.strerror(errno.ENOENT))
+    assert line == 'error: %s cannot be read: %s' % (
+        tmp_path / 'absent.npz',
+        os.strerror(errno.ENOENT),
+    )
     assert os.listdir(tmp_path) == []
 
 
@@ -119,24 +132,33 @@ def a_folder(tmp_path):
     return tmp_path / 'target.npz'
 
 
-@pytest.mark.parametrize('target', [
-    a_folder, lambda tmp_path: tmp_path / 'nowhere/weights.npz',
-    lambda tmp_path: tmp_path / 'model.npz/weights.npz'], ids=[
-        'a folder', 'in an absent folder', 'in a file'])
+@pytest.mark.parametrize(
+    'target',
+    [
+        a_folder,
+        lambda tmp_path: tmp_path / 'nowhere/weights.npz',
+        lambda tmp_path: tmp_path / 'model.npz/weights.npz',
+    ],
+    ids=['a folder', 'in an absent folder', 'in a file'],
+)
 def test_a_target_that_cannot_be_written_is_named_and_nothing_left_behind(tmp_path, capfd, target):
     (tmp_path / 'model.npz').write_bytes(WHOLE)
     target = target(tmp_path)
     before = sorted(os.listdir(tmp_path))
     line = failure(capfd, tmp_path / 'model.npz', target)
-    reason = line[len('error: %s cannot be written: ' % target):]
+    reason = line[len('error: %s cannot be written: ' % target) :]
     assert line == 'error: %s cannot be written: %s' % (target, reason)
     assert reason in [os.strerror(n) for n in (errno.EISDIR, errno.ENOENT, errno.ENOTDIR)]
     assert sorted(os.listdir(tmp_path)) == before
 
 
-@pytest.mark.parametrize('error, reason', [
-    (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), os.strerror(errno.ENOSPC)),
-    (OSError('9 requested and 4 written'), '9 requested and 4 written')])
+@pytest.mark.parametrize(
+    'error, reason',
+    [
+        (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), os.strerror(errno.ENOSPC)),
+        (OSError('9 requested and 4 written'), '9 requested and 4 written'),
+    ],
+)
 def test_a_full_disk_leaves_no_part_behind(tmp_path, monkeypatch, capfd, error, reason):
     def full(path, **weights):
         with open(path, 'wb') as file:
@@ -156,8 +178,9 @@ def test_a_pt_file_without_torch_is_told_in_one_line(tmp_path, monkeypatch, capf
     monkeypatch.setitem(sys.modules, 'torch', None)
     (tmp_path / 'model.pt').write_bytes(b'anything')
     line = failure(capfd, tmp_path / 'model.pt', tmp_path / 'weights.npz')
-    assert line == ('error: %s: reading it needs PyTorch, which is not installed'
-                    % (tmp_path / 'model.pt'))
+    assert line == (
+        'error: %s: reading it needs PyTorch, which is not installed' % (tmp_path / 'model.pt')
+    )
     assert os.listdir(tmp_path) == ['model.pt']
 
 
@@ -174,8 +197,10 @@ def test_an_npz_file_is_read_without_torch(tmp_path, monkeypatch):
 @pytest.mark.parametrize('prefix', ('', 'module.'))
 def test_a_state_dict_of_torch_is_converted(tmp_path, capfd, prefix):
     torch = pytest.importorskip('torch')
-    torch.save({prefix + name: torch.tensor(value) for name, value in state_dict().items()},
-               tmp_path / 'model.pt')
+    torch.save(
+        {prefix + name: torch.tensor(value) for name, value in state_dict().items()},
+        tmp_path / 'model.pt',
+    )
     assert torch_weights.main([str(tmp_path / 'model.pt'), str(tmp_path / 'weights.npz')]) == 0
     assert_converted(read(tmp_path / 'weights.npz'), state_dict())
     assert sorted(os.listdir(tmp_path)) == ['model.pt', 'weights.npz']
@@ -188,8 +213,10 @@ def test_weights_of_another_precision_become_float32(tmp_path, kind):
     theirs = {name: value % 32 for name, value in state_dict().items()}  # exact in 8 bits
     for end in ('ih', 'hh'):
         theirs['bi_rnn.bias_%s_l0_reverse' % end] = theirs['bi_rnn.bias_%s_l0' % end]
-    torch.save({name: torch.tensor(value).to(getattr(torch, kind))
-                for name, value in theirs.items()}, tmp_path / 'model.pt')
+    torch.save(
+        {name: torch.tensor(value).to(getattr(torch, kind)) for name, value in theirs.items()},
+        tmp_path / 'model.pt',
+    )
     assert torch_weights.main([str(tmp_path / 'model.pt'), str(tmp_path / 'weights.npz')]) == 0
     ours = read(tmp_path / 'weights.npz')
     assert_converted(ours, theirs)
@@ -197,12 +224,14 @@ def test_weights_of_another_precision_become_float32(tmp_path, kind):
 
 
 PT_FILES = {
-    'absent': None, 'empty': lambda torch, path: path.write_bytes(b''),
+    'absent': None,
+    'empty': lambda torch, path: path.write_bytes(b''),
     'text': lambda torch, path: path.write_bytes(b'no weights at all'),
     'cut': lambda torch, path: (torch.save(torch.ones(5), path), os.truncate(path, 200)),
     'a tensor': lambda torch, path: torch.save(torch.ones(5), path),
     'nested': lambda torch, path: torch.save({'epoch': 3, 'model': {'w': torch.ones(5)}}, path),
-    'a whole model': lambda torch, path: torch.save(torch.nn.Linear(3, 2), path)}
+    'a whole model': lambda torch, path: torch.save(torch.nn.Linear(3, 2), path),
+}
 
 
 @pytest.mark.parametrize('kind', PT_FILES)
@@ -220,6 +249,7 @@ def test_a_pt_file_that_is_no_state_dict_is_told_in_one_line(tmp_path, capfd, ki
 
 def torch_model(torch, n_features, n_character, clip, n1=5, n2=7, n_cell=6, n5=8):
     """The paper's network of torch.nn, with torchaudio's names and random weights."""
+
     class Dense(torch.nn.Module):
         def __init__(self, n_in, units):
             super().__init__()
@@ -247,9 +277,12 @@ def torch_model(torch, n_features, n_character, clip, n1=5, n2=7, n_cell=6, n5=8
             return torch.log_softmax(self.out(dense[-1]), dim=1), dense, (forward, backward)
 
     model, rng = Model(), np.random.default_rng(32)
-    state = {name: torch.tensor(rng.normal(0, 0.2 if 'hh' in name else 0.6, value.shape),
-                                dtype=torch.float32)
-             for name, value in model.state_dict().items()}
+    state = {
+        name: torch.tensor(
+            rng.normal(0, 0.2 if 'hh' in name else 0.6, value.shape), dtype=torch.float32
+        )
+        for name, value in model.state_dict().items()
+    }
     for kind in ('weight_ih_l0', 'bias_ih_l0', 'bias_hh_l0'):
         state['bi_rnn.%s_reverse' % kind] = state['bi_rnn.' + kind]
     model.load_state_dict(state)
@@ -259,8 +292,17 @@ def torch_model(torch, n_features, n_character, clip, n1=5, n2=7, n_cell=6, n5=8
 def test_converted_weights_give_the_log_probabilities_of_torch(tmp_path):
     torch = pytest.importorskip('torch')
     n_steps, n_character, clip = 11, 9, 3.5
-    config = load_config(rnn='vanilla', n_input=3, n_context=1, n_hidden_1=5, n_hidden_2=7,
-                         n_cell_dim=6, n_hidden_5=8, relu_clip=clip, dropout_rate=0)
+    config = load_config(
+        rnn='vanilla',
+        n_input=3,
+        n_context=1,
+        n_hidden_1=5,
+        n_hidden_2=7,
+        n_cell_dim=6,
+        n_hidden_5=8,
+        relu_clip=clip,
+        dropout_rate=0,
+    )
     model = torch_model(torch, config.n_features, n_character, clip)
     windows = np.random.default_rng(6).normal(0, 1.5, [n_steps, config.n_features])
     windows = windows.astype(np.float32)
@@ -272,8 +314,13 @@ def test_converted_weights_give_the_log_probabilities_of_torch(tmp_path):
     torch.save(model.state_dict(), tmp_path / 'model.pt')
     assert torch_weights.main([str(tmp_path / 'model.pt'), str(tmp_path / 'weights.npz')]) == 0
     with tf.Graph().as_default(), tf.Session() as session:
-        logits = DeepSpeech.BiRNN(tf.constant(windows[None]), tf.constant([n_steps]),
-                                  config=config, n_character=n_character, is_training=False)
+        logits = DeepSpeech.BiRNN(
+            tf.constant(windows[None]),
+            tf.constant([n_steps]),
+            config=config,
+            n_character=n_character,
+            is_training=False,
+        )
         session.run(tf.global_variables_initializer())
         warm_start.load(session, str(tmp_path / 'weights.npz'), tf.trainable_variables())
         ours = session.run(tf.nn.log_softmax(logits[:, 0]))

@@ -1,4 +1,5 @@
 """Starting from other weights: what is read from which file, what fits, what is loaded and said."""
+
 import logging
 import os
 
@@ -12,18 +13,48 @@ from util.run import checkpoint_files, warm_start
 from util.tf1 import tf
 
 # The paper's network with 6 features, layers of 5, 7, 3, 3 and 8 units, 4 classes
-SHAPES = {'h1': [6, 5], 'b1': [5], 'h2': [5, 7], 'b2': [7], 'h3': [7, 3], 'b3': [3], 'h4': [3, 3],
-          'b4': [3], 'r4_fw': [3, 3], 'r4_bw': [3, 3], 'h5': [3, 8], 'b5': [8], 'h6': [8, 4],
-          'b6': [4]}
+SHAPES = {
+    'h1': [6, 5],
+    'b1': [5],
+    'h2': [5, 7],
+    'b2': [7],
+    'h3': [7, 3],
+    'b3': [3],
+    'h4': [3, 3],
+    'b4': [3],
+    'r4_fw': [3, 3],
+    'r4_bw': [3, 3],
+    'h5': [3, 8],
+    'b5': [8],
+    'h6': [8, 4],
+    'b6': [4],
+}
 # The notebook's, which has no vanilla layer 4
-LSTM = {'bidirectional_rnn/%s/basic_lstm_cell/%s' % (direction, kind): shape
-        for direction in ('fw', 'bw') for kind, shape in (('kernel', [9, 12]), ('bias', [12]))}
-LSTM_SHAPES = {**{name: shape for name, shape in SHAPES.items() if '4' not in name},
-               'h3': [7, 6], 'b3': [6], 'h5': [6, 8], **LSTM}
+LSTM = {
+    'bidirectional_rnn/%s/basic_lstm_cell/%s' % (direction, kind): shape
+    for direction in ('fw', 'bw')
+    for kind, shape in (('kernel', [9, 12]), ('bias', [12]))
+}
+LSTM_SHAPES = {
+    **{name: shape for name, shape in SHAPES.items() if '4' not in name},
+    'h3': [7, 6],
+    'b3': [6],
+    'h5': [6, 8],
+    **LSTM,
+}
 # What the trainer saves besides
-NO_WEIGHTS = {'global_step': [], 'beta1_power': [], 'beta2_power': [], 'h1/Adam': [6, 5],
-              'h1/Adam_1': [6, 5], 'b6/Adam': [4], 'run_state/epoch': [],
-              'run_state/best_dev_loss': [], 'accumulated/h1': [6, 5], 'accumulated/loss_norm': []}
+NO_WEIGHTS = {
+    'global_step': [],
+    'beta1_power': [],
+    'beta2_power': [],
+    'h1/Adam': [6, 5],
+    'h1/Adam_1': [6, 5],
+    'b6/Adam': [4],
+    'run_state/epoch': [],
+    'run_state/best_dev_loss': [],
+    'accumulated/h1': [6, 5],
+    'accumulated/loss_norm': [],
+}
 DATA = '.data-00000-of-00001'
 HEAD = ('weight', 'here', 'there', '')
 
@@ -44,8 +75,14 @@ def save(directory, *numbers, shapes=None):
         for number in numbers:
             for name, value in values_of(shapes, number).items():
                 variables[name].load(value, session)
-            paths.append(saver.save(session, os.path.join(directory, 'model.ckpt'),
-                                    global_step=number, write_meta_graph=False))
+            paths.append(
+                saver.save(
+                    session,
+                    os.path.join(directory, 'model.ckpt'),
+                    global_step=number,
+                    write_meta_graph=False,
+                )
+            )
     return paths
 
 
@@ -60,10 +97,14 @@ def torchs(ours):
     theirs = {name + '.weight': ours['h' + number].T for name, number in layers.items()}
     theirs.update({name + '.bias': ours['b' + number] for name, number in layers.items()})
     for direction, end in (('fw', ''), ('bw', '_reverse')):
-        theirs.update({'bi_rnn.weight_ih_l0' + end: ours['h4'].T,
-                       'bi_rnn.weight_hh_l0' + end: ours['r4_' + direction].T,
-                       'bi_rnn.bias_ih_l0' + end: ours['b4'],
-                       'bi_rnn.bias_hh_l0' + end: np.zeros_like(ours['b4'])})
+        theirs.update(
+            {
+                'bi_rnn.weight_ih_l0' + end: ours['h4'].T,
+                'bi_rnn.weight_hh_l0' + end: ours['r4_' + direction].T,
+                'bi_rnn.bias_ih_l0' + end: ours['b4'],
+                'bi_rnn.bias_hh_l0' + end: np.zeros_like(ours['b4']),
+            }
+        )
     return theirs
 
 
@@ -122,28 +163,39 @@ def test_weights_are_read_from_the_newest_whole_checkpoint_of_a_folder(tmp_path,
 def test_weights_of_a_checkpoint_of_the_notebook_have_our_names(tmp_path):
     theirs = dict(checkpoint_files.NOTEBOOK_NAMES)
     shapes = {theirs.get(name, name): shape for name, shape in LSTM_SHAPES.items()}
-    shapes.update({name + slot: shapes[name] for name in theirs.values()
-                   for slot in ('/Adam', '/Adam_1')})
+    shapes.update(
+        {name + slot: shapes[name] for name in theirs.values() for slot in ('/Adam', '/Adam_1')}
+    )
     [path] = save(str(tmp_path), 3, shapes=shapes)
     saved = values_of({**shapes, **NO_WEIGHTS}, 3)
     assert not set(LSTM) & set(saved)
-    assert_equal(warm_start.read(path),
-                 {name: saved[theirs.get(name, name)] for name in LSTM_SHAPES})
+    assert_equal(
+        warm_start.read(path), {name: saved[theirs.get(name, name)] for name in LSTM_SHAPES}
+    )
 
 
 def test_what_training_adds_to_a_checkpoint_is_not_among_the_weights(tmp_path):
-    config = load_config(rnn='vanilla', n_input=2, n_context=1, n_hidden_1=5, n_hidden_2=7,
-                         n_cell_dim=3, n_hidden_5=8)
+    config = load_config(
+        rnn='vanilla',
+        n_input=2,
+        n_context=1,
+        n_hidden_1=5,
+        n_hidden_2=7,
+        n_cell_dim=3,
+        n_hidden_5=8,
+    )
     with tf.Graph().as_default(), tf.Session() as session:
-        logits = DeepSpeech.BiRNN(tf.ones([1, 4, 6]), tf.constant([4]), config=config,
-                                  n_character=4)
+        logits = DeepSpeech.BiRNN(
+            tf.ones([1, 4, 6]), tf.constant([4]), config=config, n_character=4
+        )
         optimizer, step = DeepSpeech.create_optimizer(config), tf.train.get_or_create_global_step()
         optimizer.minimize(tf.reduce_sum(logits), step)
         tf.get_variable('run_state/epoch', initializer=tf.constant(7), trainable=False)
         tf.get_variable('accumulated/h1', [6, 5], trainable=False)
         session.run(tf.global_variables_initializer())
-        path = tf.train.Saver().save(session, str(tmp_path / 'model.ckpt'), step,
-                                     write_meta_graph=False)
+        path = tf.train.Saver().save(
+            session, str(tmp_path / 'model.ckpt'), step, write_meta_graph=False
+        )
         names = [variable.op.name for variable in tf.global_variables()]
         expected = {v.op.name: session.run(v) for v in tf.trainable_variables()}
     assert {'h1/Adam', 'r4_bw/Adam_1', 'beta1_power', 'beta2_power', 'global_step'} < set(names)
@@ -160,8 +212,10 @@ def test_an_absent_path_is_named(tmp_path, name):
 def test_a_file_that_is_no_checkpoint_is_named_with_what_was_expected(tmp_path):
     (tmp_path / 'notes.txt').write_text('no weights')
     message = refusal(str(tmp_path / 'notes.txt'))
-    assert '%s must be a checkpoint, a folder of some or an .npz file' % (
-        tmp_path / 'notes.txt') in message
+    assert (
+        '%s must be a checkpoint, a folder of some or an .npz file' % (tmp_path / 'notes.txt')
+        in message
+    )
 
 
 def test_a_folder_without_checkpoints_is_named(tmp_path):
@@ -210,17 +264,27 @@ def test_torchs_weights_that_cannot_be_converted_are_refused_with_the_reason(tmp
 
 def test_the_table_says_of_each_weight_what_becomes_of_it():
     shapes = {'h6': [8, 4], 'h1': [6, 5], 'b6': [4], 'h2': [5, 7], 'step': []}
-    weights = {'z': np.zeros([2, 3]), 'h1': np.zeros([6, 5]), 'h6': np.zeros([8, 9]),
-               'h2': np.zeros([7, 5]), 'step': np.zeros([]), 'a': np.zeros([])}
-    assert warm_start.compare(shapes, weights) == ([
-        HEAD,
-        ('h6', '[8, 4]', '[8, 9]', 'not loaded: another shape'),
-        ('h1', '[6, 5]', '[6, 5]', 'loaded'),
-        ('b6', '[4]', '-', 'not loaded: missing there'),
-        ('h2', '[5, 7]', '[7, 5]', 'not loaded: another shape'),
-        ('step', '[]', '[]', 'loaded'),
-        ('a', '-', '[]', 'not loaded: unknown here'),
-        ('z', '-', '[2, 3]', 'not loaded: unknown here')], ['h1', 'step'])
+    weights = {
+        'z': np.zeros([2, 3]),
+        'h1': np.zeros([6, 5]),
+        'h6': np.zeros([8, 9]),
+        'h2': np.zeros([7, 5]),
+        'step': np.zeros([]),
+        'a': np.zeros([]),
+    }
+    assert warm_start.compare(shapes, weights) == (
+        [
+            HEAD,
+            ('h6', '[8, 4]', '[8, 9]', 'not loaded: another shape'),
+            ('h1', '[6, 5]', '[6, 5]', 'loaded'),
+            ('b6', '[4]', '-', 'not loaded: missing there'),
+            ('h2', '[5, 7]', '[7, 5]', 'not loaded: another shape'),
+            ('step', '[]', '[]', 'loaded'),
+            ('a', '-', '[]', 'not loaded: unknown here'),
+            ('z', '-', '[2, 3]', 'not loaded: unknown here'),
+        ],
+        ['h1', 'step'],
+    )
 
 
 @pytest.mark.parametrize('there', ([5], [5, 6, 1], [1, 5], [6, 5], []))
@@ -244,16 +308,19 @@ class Network:
 
     def __init__(self, session, shapes):
         self.session = session
-        self.variables = [tf.get_variable(name, shape, initializer=tf.random_normal_initializer(
-            seed=1)) for name, shape in shapes.items()]
+        self.variables = [
+            tf.get_variable(name, shape, initializer=tf.random_normal_initializer(seed=1))
+            for name, shape in shapes.items()
+        ]
         session.run(tf.global_variables_initializer())
 
     def load(self, path):
         warm_start.load(self.session, path, self.variables)
 
     def values(self):
-        return {v.op.name: value for v, value in zip(
-            self.variables, self.session.run(self.variables))}
+        return {
+            v.op.name: value for v, value in zip(self.variables, self.session.run(self.variables))
+        }
 
 
 @pytest.fixture
@@ -296,8 +363,9 @@ def test_load_puts_exactly_what_fits_and_leaves_the_rest_as_it_was(tmp_path, net
     before = network.values()
     network.load(write_npz(tmp_path, weights))
     kept = ('h6', 'b6', 'h2', 'r4_fw')
-    assert_equal(network.values(), {name: before[name] if name in kept else weights[name]
-                                    for name in SHAPES})
+    assert_equal(
+        network.values(), {name: before[name] if name in kept else weights[name] for name in SHAPES}
+    )
 
 
 def test_load_touches_only_the_variables_it_is_given(tmp_path, network):
@@ -343,7 +411,8 @@ def test_load_logs_the_path_and_the_table_in_columns(tmp_path, caplog):
         '  h1      [6, 5]  [6, 5]  loaded',
         '  r4_fw   [3, 3]  -       not loaded: missing there',
         '  b1      [5]     [12]    not loaded: another shape',
-        '  b7      -       [2]     not loaded: unknown here']
+        '  b7      -       [2]     not loaded: unknown here',
+    ]
     assert {record.levelno for record in caplog.records} == {logging.INFO}
 
 
@@ -353,8 +422,9 @@ def test_load_refuses_where_nothing_fits_after_the_table(tmp_path, network, capl
     before = network.values()
     caplog.set_level(logging.INFO, 'util.run.warm_start')
     message = refusal(path, network.load)
-    assert message == ('ds_init_from: no weight of %s has name and shape of one of this network'
-                       % path)
+    assert message == (
+        'ds_init_from: no weight of %s has name and shape of one of this network' % path
+    )
     assert len(caplog.messages) == 2 + len({**SHAPES, **there})
     assert_equal(network.values(), before)
 

@@ -1,4 +1,5 @@
 """Publishing, which does nothing yet."""
+
 import os
 
 from util import website

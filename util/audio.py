@@ -1,4 +1,5 @@
 """From an audio file to windows of MFCC; nothing here knows of TensorFlow or of the model."""
+
 import functools
 import math
 import os
@@ -13,26 +14,26 @@ import scipy.sparse
 import soundfile
 from python_speech_features import base, sigproc
 
-SAMPLE_RATE = 16000   # Hz, the default
+SAMPLE_RATE = 16000  # Hz, the default
 WIN_LENGTH_S = 0.025  # s, analysis window of a frame
-WIN_STEP_S = 0.01     # s, from the begin of a frame to that of the next
-PREEMPHASIS = 0.97    # this and the next three are the defaults of python_speech_features.mfcc
-N_FFT = 512           # points of the Fourier transform of a frame
-N_FILTERS = 26        # mel filters
-LIFTER = 22           # parameter of the liftering of the cepstrum
-INT16_SCALE = 32768   # full scale of 16-bit integers, from which the notebook's features are made
-LOUDEST = 1e9         # largest sample; full scale is 1, but float files may hold integers
+WIN_STEP_S = 0.01  # s, from the begin of a frame to that of the next
+PREEMPHASIS = 0.97  # this and the next three are the defaults of python_speech_features.mfcc
+N_FFT = 512  # points of the Fourier transform of a frame
+N_FILTERS = 26  # mel filters
+LIFTER = 22  # parameter of the liftering of the cepstrum
+INT16_SCALE = 32768  # full scale of 16-bit integers, from which the notebook's features are made
+LOUDEST = 1e9  # largest sample; full scale is 1, but float files may hold integers
 SPHERE_HEADER_BYTES = 1024
 SOURCE_RATES = (4000, 384000)  # Hz; a header with another rate is taken for damaged
-BLOCK_SAMPLES = 1 << 22        # samples read at once, as the length in a header is never trusted
+BLOCK_SAMPLES = 1 << 22  # samples read at once, as the length in a header is never trusted
 
 
 class AudioInfo(NamedTuple):
     """What the header of an audio file says."""
 
-    rate: int      # Hz
+    rate: int  # Hz
     channels: int
-    frames: int    # samples of a channel
+    frames: int  # samples of a channel
 
 
 class AudioError(ValueError):
@@ -49,8 +50,13 @@ def audio_info(filename: str) -> AudioInfo:
         return _checked_info(file, filename)
 
 
-def read_audio(filename: str, sample_rate: int = SAMPLE_RATE, start_s: float | None = None,
-               stop_s: float | None = None, channel: int | None = None) -> np.ndarray:
+def read_audio(
+    filename: str,
+    sample_rate: int = SAMPLE_RATE,
+    start_s: float | None = None,
+    stop_s: float | None = None,
+    channel: int | None = None,
+) -> np.ndarray:
     """Reads an audio file, or a part of it, as one channel at `sample_rate`.
 
     The channels are averaged; another rate is converted by a polyphase filter.
@@ -81,8 +87,9 @@ def read_audio(filename: str, sample_rate: int = SAMPLE_RATE, start_s: float | N
     return samples
 
 
-def segment(info: AudioInfo, start_s: float | None = None, stop_s: float | None = None
-            ) -> tuple[int, int]:
+def segment(
+    info: AudioInfo, start_s: float | None = None, stop_s: float | None = None
+) -> tuple[int, int]:
     """Returns where a part of a file lies, in samples at the file's rate: (first, count)."""
     first = min(info.frames, round((start_s or 0) * info.rate))
     stop = info.frames if stop_s is None else min(info.frames, round(stop_s * info.rate))
@@ -119,8 +126,10 @@ def _why_not_audio(filename, error):
     """Returns the reason, in words, why libsndfile refused a file with an error."""
     header = _sphere_header(filename)
     if header.startswith(b'NIST_1A') and b'embedded-shorten' in header:
-        return ('SPHERE compressed by shorten, which libsndfile cannot read; convert it: sph2pipe '
-                '-f wav IN.sph OUT.wav')
+        return (
+            'SPHERE compressed by shorten, which libsndfile cannot read; convert it: sph2pipe '
+            '-f wav IN.sph OUT.wav'
+        )
     return 'not an audio file: %s' % error.error_string.strip('. \n')
 
 
@@ -152,8 +161,9 @@ def _check_sphere(file, filename):
     after a transfer that took the file for text."""
     promised = re.search(rb'sample_count -i (\d+)', _sphere_header(filename))
     if promised and int(promised.group(1)) != file.frames:
-        raise AudioError('damaged SPHERE: %d samples, its header says %d'
-                         % (file.frames, int(promised.group(1))))
+        raise AudioError(
+            'damaged SPHERE: %d samples, its header says %d' % (file.frames, int(promised.group(1)))
+        )
 
 
 def _read_blocks(file, first, count):
@@ -207,8 +217,9 @@ def n_steps(n_samples: int, sample_rate: int = SAMPLE_RATE, stride: int = 1) -> 
     return -(-frame_count(n_samples, sample_rate) // stride)
 
 
-def mfcc(samples: np.ndarray, sample_rate: int = SAMPLE_RATE, numcep: int = 26, stride: int = 1
-         ) -> np.ndarray:
+def mfcc(
+    samples: np.ndarray, sample_rate: int = SAMPLE_RATE, numcep: int = 26, stride: int = 1
+) -> np.ndarray:
     """Computes mel-frequency cepstral coefficients.
 
     Args:
@@ -236,8 +247,7 @@ def mfcc(samples: np.ndarray, sample_rate: int = SAMPLE_RATE, numcep: int = 26, 
 
 
 def _frames(samples, window, step):
-    """Cuts samples [n_samples] into frames [n_frames, window]; the last one is filled with zeros.
-    """
+    """Cuts samples [n_samples] into frames [n_frames, window]; the last is filled with zeros."""
     count = 1 if len(samples) <= window else 1 + -(-(len(samples) - window) // step)
     padded = np.pad(samples, (0, (count - 1) * step + window - len(samples)))
     return np.lib.stride_tricks.sliding_window_view(padded, window)[::step]
@@ -262,8 +272,10 @@ def _log(power):
 def check_length(n_samples: int, sample_rate: int) -> None:
     """Raises AudioError where there is less than one analysis window of audio."""
     if n_samples < _window_and_step(sample_rate)[0]:
-        raise AudioError('too short: %d samples at %d Hz, expected one window of %d ms or more'
-                         % (n_samples, sample_rate, 1000 * WIN_LENGTH_S))
+        raise AudioError(
+            'too short: %d samples at %d Hz, expected one window of %d ms or more'
+            % (n_samples, sample_rate, 1000 * WIN_LENGTH_S)
+        )
 
 
 def normalise(frames: np.ndarray, numcontext: int) -> np.ndarray:
@@ -288,7 +300,7 @@ def normalise(frames: np.ndarray, numcontext: int) -> np.ndarray:
     uses = (np.minimum(rows, steps - 1) - np.maximum(rows - 2 * numcontext, 0) + 1)[:, None]
     n_values = steps * (2 * numcontext + 1) * numcep
     mean = (padded * uses).sum() / n_values
-    deviation = math.sqrt(((padded - mean)**2 * uses).sum() / n_values)
+    deviation = math.sqrt(((padded - mean) ** 2 * uses).sum() / n_values)
     return ((padded - mean) / (deviation or 1.0)).astype(np.float32)
 
 
@@ -305,8 +317,9 @@ def context_windows(padded: np.ndarray, numcontext: int) -> np.ndarray:
     return windows.transpose(0, 2, 1).reshape(len(windows), -1)
 
 
-def audiofile_to_input_vector(filename: str, numcep: int, numcontext: int,
-                              sample_rate: int = SAMPLE_RATE, stride: int = 1) -> np.ndarray:
+def audiofile_to_input_vector(
+    filename: str, numcep: int, numcontext: int, sample_rate: int = SAMPLE_RATE, stride: int = 1
+) -> np.ndarray:
     """Computes the network's input for one audio file.
 
     Args:

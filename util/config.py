@@ -5,6 +5,7 @@ is passed on to everything else. The value of a setting comes from the environme
 not set there, from the JSON file that `ds_config` names; else it is the default. Defaults that
 depend on other settings or on the machine (widths, paths, batch sizes) are filled in by `_derive`.
 """
+
 import contextlib
 import dataclasses
 import difflib
@@ -36,7 +37,14 @@ FULL = 'full'  # stands for all utterances at the end of ds_segment_lengths
 # ASR trainer of TensorFlow 1.8 times, and its fork Nabu-MSSS), the paper (Hannun et al., 2014),
 # torchaudio's model of the paper, tacotron-2-explained (a step-by-step trainer), or here
 NOTEBOOK, DEEPSPEECH, NABU, PAPER, TORCHAUDIO, TACOTRON, HERE = (
-    'notebook', 'DeepSpeech', 'nabu', 'paper', 'torchaudio', 'tacotron-2', 'here')
+    'notebook',
+    'DeepSpeech',
+    'nabu',
+    'paper',
+    'torchaudio',
+    'tacotron-2',
+    'here',
+)
 
 
 @contextlib.contextmanager
@@ -85,8 +93,18 @@ def environment_with(**values: object) -> dict[str, str]:
     return {**kept, **{PREFIX + name: str(value) for name, value in values.items()}}
 
 
-def _setting(default, meaning, unit='', low=None, high=None, above=None, below=None, choices=None,
-             derived='', source=HERE) -> Any:
+def _setting(
+    default,
+    meaning,
+    unit='',
+    low=None,
+    high=None,
+    above=None,
+    below=None,
+    choices=None,
+    derived='',
+    source=HERE,
+) -> Any:
     """Declares a setting.
 
     Args:
@@ -99,9 +117,20 @@ def _setting(default, meaning, unit='', low=None, high=None, above=None, below=N
       derived: what the default is, in words, where it depends on other settings.
       source: where the setting comes from.
     """
-    return dataclasses.field(default=default, metadata={
-        'meaning': meaning, 'unit': unit, 'low': low, 'high': high, 'above': above, 'below': below,
-        'choices': choices, 'derived': derived, 'source': source})
+    return dataclasses.field(
+        default=default,
+        metadata={
+            'meaning': meaning,
+            'unit': unit,
+            'low': low,
+            'high': high,
+            'above': above,
+            'below': below,
+            'choices': choices,
+            'derived': derived,
+            'source': source,
+        },
+    )
 
 
 _LARGEST = 2**31 - 1  # integers of the graph have 32 bits
@@ -110,6 +139,8 @@ _WIDTH = {'low': 1, 'unit': 'units', 'source': DEEPSPEECH}
 _RATE = {'low': 0.0, 'below': 1.0, 'derived': '`ds_dropout_rate`', 'source': DEEPSPEECH}
 
 
+# The settings stay close together, as the table that they are.
+# fmt: off
 @dataclasses.dataclass(frozen=True)
 class Config:
     """The settings: `ds_NAME` in the environment and in files is the field NAME.
@@ -318,6 +349,7 @@ class Config:
     h5_stddev: float = _setting(None, 'standard deviation of the initial values of `h5`', **_STDDEV)
     b6_stddev: float = _setting(None, 'standard deviation of the initial values of `b6`', **_STDDEV)
     h6_stddev: float = _setting(None, 'standard deviation of the initial values of `h6`', **_STDDEV)
+    # fmt: on
 
     @property
     def n_hidden_3(self) -> int:
@@ -352,8 +384,10 @@ class Config:
     def corpora(self) -> list[str]:
         """A name for each importer: its own, with its place where it is named several times."""
         names = self.importers
-        return [name if names.count(name) == 1 else '%s#%d' % (name, index + 1)
-                for index, name in enumerate(names)]
+        return [
+            name if names.count(name) == 1 else '%s#%d' % (name, index + 1)
+            for index, name in enumerate(names)
+        ]
 
     @property
     def linked_weights(self) -> list[float] | None:
@@ -365,25 +399,27 @@ class Config:
     @property
     def stages(self) -> list[int | None]:
         """The longest utterance of each stage of training, in time steps; None: no limit."""
-        return [None if length == FULL else int(length)
-                for length in _items(self.segment_lengths)] or [None]
+        return [
+            None if length == FULL else int(length) for length in _items(self.segment_lengths)
+        ] or [None]
 
     @property
     def accumulates(self) -> bool:
         """Whether an update sums up the gradients of several batches, or weights them."""
-        return bool(self.numbatches_to_aggregate > 1 or self.normalize_gradients
-                    or self.importer_weights)
+        return bool(
+            self.numbatches_to_aggregate > 1 or self.normalize_gradients or self.importer_weights
+        )
 
 
 class Row(NamedTuple):
     """A row of the settings table; all its fields are text."""
 
-    name: str     # ds_NAME
-    type: str     # on/off, integer, number or text
+    name: str  # ds_NAME
+    type: str  # on/off, integer, number or text
     default: str  # in words where it depends on other settings
-    unit: str     # empty where there is none
+    unit: str  # empty where there is none
     meaning: str
-    source: str   # where the setting comes from
+    source: str  # where the setting comes from
 
 
 _FIELDS = {PREFIX + field.name: field for field in dataclasses.fields(Config)}
@@ -402,8 +438,9 @@ def load(environ: Mapping[str, str] | None = None) -> tuple[Config, dict[str, st
         cannot be read.
     """
     environ = os.environ if environ is None else environ
-    from_environment = _parse_all({k: v for k, v in environ.items() if k.startswith(PREFIX)},
-                                  'environment')
+    from_environment = _parse_all(
+        {k: v for k, v in environ.items() if k.startswith(PREFIX)}, 'environment'
+    )
     path = _config_path(from_environment)
     from_file = _parse_all(_read_file(path), path) if path else {}
     values: dict[str, Any] = {}
@@ -446,44 +483,59 @@ def _check_lists(config):
     """Raises ConfigError where a setting that holds a list cannot be used."""
     try:
         weights = _numbers(config.importer_weights)
-        fine = not weights or (len(weights) == len(config.importers) and weights[0] > 0 and all(
-            weight == 0 or 1 / WEIGHT_RANGE <= weight / weights[0] <= WEIGHT_RANGE
-            for weight in weights))
+        fine = not weights or (
+            len(weights) == len(config.importers)
+            and weights[0] > 0
+            and all(
+                weight == 0 or 1 / WEIGHT_RANGE <= weight / weights[0] <= WEIGHT_RANGE
+                for weight in weights
+            )
+        )
     except ValueError:
         fine = False
     if not fine:
         raise errors.ConfigError(
             'ds_importer_weights must be a number of at least 0 for each importer of ds_importer '
             '(%d), the first above 0, the others 0 or within a factor of %d of it, with commas '
-            'between, got %s' % (len(config.importers), WEIGHT_RANGE,
-                                 _shown(config.importer_weights)))
+            'between, got %s'
+            % (len(config.importers), WEIGHT_RANGE, _shown(config.importer_weights))
+        )
     lengths = _items(config.segment_lengths)
     numbers = [int(length) for length in lengths if re.fullmatch('0*[1-9][0-9]{0,8}', length)]
-    if len(numbers) + lengths[-1:].count(FULL) != len(lengths) or (
-            numbers != sorted(set(numbers))):
+    if len(numbers) + lengths[-1:].count(FULL) != len(lengths) or (numbers != sorted(set(numbers))):
         raise errors.ConfigError(
             'ds_segment_lengths must be rising numbers of time steps with commas between, the last '
-            'of which may be %s, got %s' % (FULL, _shown(config.segment_lengths)))
+            'of which may be %s, got %s' % (FULL, _shown(config.segment_lengths))
+        )
 
 
 def _check_together(config):
     """Raises ConfigError where settings do not fit together."""
     if config.rnn == 'vanilla' and config.rnn_impl not in ('auto', 'own'):
-        raise errors.ConfigError('ds_rnn_impl must be auto or own where ds_rnn is vanilla, got %s'
-                                 % config.rnn_impl)
+        raise errors.ConfigError(
+            'ds_rnn_impl must be auto or own where ds_rnn is vanilla, got %s' % config.rnn_impl
+        )
     if config.loss_norm == 'labels' and not config.normalize_gradients:
-        raise errors.ConfigError('ds_normalize_gradients must be on for ds_loss_norm=labels, '
-                                 'got off')
+        raise errors.ConfigError(
+            'ds_normalize_gradients must be on for ds_loss_norm=labels, got off'
+        )
     if uses_dev_loss(config) and config.training_iters and not config.validation_step:
-        raise errors.ConfigError('ds_validation_step must be at least 1 for %s, got 0'
-                                 % ', '.join(uses_dev_loss(config)))
+        raise errors.ConfigError(
+            'ds_validation_step must be at least 1 for %s, got 0' % ', '.join(uses_dev_loss(config))
+        )
 
 
 def uses_dev_loss(config: Config) -> list[str]:
     """Returns the names of the settings in use that act on the dev loss."""
-    return [PREFIX + name for name, used in (
-        ('valid_adapt', config.valid_adapt < 1), ('num_tries', config.num_tries),
-        ('go_back', config.go_back)) if used]
+    return [
+        PREFIX + name
+        for name, used in (
+            ('valid_adapt', config.valid_adapt < 1),
+            ('num_tries', config.num_tries),
+            ('go_back', config.go_back),
+        )
+        if used
+    ]
 
 
 def with_towers(config: Config, n_gpus: int) -> Config:
@@ -498,11 +550,14 @@ def with_towers(config: Config, n_gpus: int) -> Config:
       ConfigError: more towers are asked for than there are GPUs, or what only GPUs can do.
     """
     if n_gpus and config.towers > n_gpus:
-        raise errors.ConfigError('ds_towers must be an integer from 0 to %d on this machine with '
-                                 '%d GPUs, got %d' % (n_gpus, n_gpus, config.towers))
+        raise errors.ConfigError(
+            'ds_towers must be an integer from 0 to %d on this machine with '
+            '%d GPUs, got %d' % (n_gpus, n_gpus, config.towers)
+        )
     if config.rnn_impl == 'cudnn' and not n_gpus:
-        raise errors.ConfigError('ds_rnn_impl must be auto, own or block on a machine without '
-                                 'GPUs, got cudnn')
+        raise errors.ConfigError(
+            'ds_rnn_impl must be auto, own or block on a machine without GPUs, got cudnn'
+        )
     rnn_impl = config.rnn_impl
     if rnn_impl == 'auto':
         rnn_impl = 'cudnn' if n_gpus and config.rnn == 'lstm' else 'own'
@@ -533,18 +588,28 @@ def _derive(values):
     n_input = values['n_input'] or (13 if values['sample_rate'] == 8000 else 26)
     n_hidden = values['n_hidden'] or n_input + 2 * n_input * values['n_context']
     derived = {
-        'dataset_path': ','.join(_default_dataset_path(name.strip())
-                                 for name in values['importer'].split(',')),
+        'dataset_path': ','.join(
+            _default_dataset_path(name.strip()) for name in values['importer'].split(',')
+        ),
         'checkpoint_dir': os.path.join(_xdg('xdg_data_home'), 'deepspeech'),
         'cache_dir': os.path.join(_xdg('xdg_cache_home'), 'deepspeech'),
         'recurrent_init': 'orthogonal' if values['rnn'] == 'vanilla' else 'uniform',
-        'n_input': n_input, 'n_hidden': n_hidden, 'n_cell_dim': n_hidden}
+        'n_input': n_input,
+        'n_hidden': n_hidden,
+        'n_cell_dim': n_hidden,
+    }
     derived.update({'n_hidden_%d' % i: n_hidden for i in (1, 2, 5)})
-    derived.update({name + '_batch_size': values['batch_size']
-                    for name in ('train', 'dev', 'test')})
+    derived.update(
+        {name + '_batch_size': values['batch_size'] for name in ('train', 'dev', 'test')}
+    )
     derived.update({'dropout_rate%d' % i: values['dropout_rate'] for i in (1, 2, 3, 5)})
-    derived.update({'%s%d_stddev' % (kind, i): values['default_stddev']
-                    for kind in 'bh' for i in (1, 2, 3, 4, 5, 6)})
+    derived.update(
+        {
+            '%s%d_stddev' % (kind, i): values['default_stddev']
+            for kind in 'bh'
+            for i in (1, 2, 3, 4, 5, 6)
+        }
+    )
     return derived
 
 
@@ -558,6 +623,7 @@ def _default_dataset_path(importer):
 def _xdg(directory):
     """Returns the XDG base directory 'xdg_data_home' or 'xdg_cache_home'."""
     from xdg import BaseDirectory  # here, as it reads the environment when it is imported
+
     return getattr(BaseDirectory, directory)
 
 
@@ -585,9 +651,11 @@ def _parse_all(raw, origin):
         if known not in _FIELDS:
             raise errors.ConfigError('%s (%s) is not a setting%s' % (name, origin, _nearest(name)))
         if known != name and known in raw and str(raw[known]) != str(value):
-            raise errors.ConfigError('%s and %s are two names of one setting, got %r and %r (%s)'
-                                     % (name, known, value, raw[known], origin))
-        values[known[len(PREFIX):]] = parse(name, value, _FIELDS[known])
+            raise errors.ConfigError(
+                '%s and %s are two names of one setting, got %r and %r (%s)'
+                % (name, known, value, raw[known], origin)
+            )
+        values[known[len(PREFIX) :]] = parse(name, value, _FIELDS[known])
     return values
 
 
@@ -607,8 +675,12 @@ def parse(name: str, value: object, field: dataclasses.Field) -> bool | int | fl
     Raises:
       ConfigError: naming the setting, the value and what was expected.
     """
-    reader: dict[Any, Callable] = {bool: _parse_switch, int: _parse_int, float: _parse_float,
-                                   str: _parse_text}
+    reader: dict[Any, Callable] = {
+        bool: _parse_switch,
+        int: _parse_int,
+        float: _parse_float,
+        str: _parse_text,
+    }
     parsed = reader[field.type](value)
     limits = field.metadata
     if parsed is None or not _within(parsed, limits):
@@ -625,11 +697,13 @@ def _shown(value):
 
 def _within(value, limits):
     """Tells whether a value is within the limits of its setting."""
-    return ((limits['low'] is None or value >= limits['low'])
-            and (limits['high'] is None or value <= limits['high'])
-            and (limits['above'] is None or value > limits['above'])
-            and (limits['below'] is None or value < limits['below'])
-            and (limits['choices'] is None or value in limits['choices']))
+    return (
+        (limits['low'] is None or value >= limits['low'])
+        and (limits['high'] is None or value <= limits['high'])
+        and (limits['above'] is None or value > limits['above'])
+        and (limits['below'] is None or value < limits['below'])
+        and (limits['choices'] is None or value in limits['choices'])
+    )
 
 
 def _expected(field):
@@ -637,8 +711,12 @@ def _expected(field):
     limits = field.metadata
     if limits['choices']:
         return 'one of ' + ', '.join(limits['choices'])
-    words = {bool: 'on or off (1, true, yes, on / 0, false, no, off or empty)',
-             int: 'an integer', float: 'a number', str: 'text'}[field.type]
+    words = {
+        bool: 'on or off (1, true, yes, on / 0, false, no, off or empty)',
+        int: 'an integer',
+        float: 'a number',
+        str: 'text',
+    }[field.type]
     if limits['low'] is not None and limits['high'] is not None:
         return '%s from %s to %s' % (words, limits['low'], limits['high'])
     if limits['low'] is not None:
@@ -696,8 +774,16 @@ def table_rows() -> list[Row]:
     rows = []
     for name, field in _FIELDS.items():
         default = field.metadata['derived'] or show(field.default)
-        rows.append(Row(name, names[field.type], default, field.metadata['unit'],
-                        field.metadata['meaning'], field.metadata['source']))
+        rows.append(
+            Row(
+                name,
+                names[field.type],
+                default,
+                field.metadata['unit'],
+                field.metadata['meaning'],
+                field.metadata['source'],
+            )
+        )
     return rows
 
 
@@ -722,8 +808,10 @@ def markdown_table() -> str:
     """Returns the settings table of util/README.md."""
     lines = ['| setting | type | default | unit | meaning | from |', '|---|---|---|---|---|---|']
     for name, kind, default, unit, meaning, source in table_rows():
-        lines.append('| `%s` | %s | %s | %s | %s | %s |' % (
-            name, kind, default or '(empty)', unit, meaning, source))
+        lines.append(
+            '| `%s` | %s | %s | %s | %s | %s |'
+            % (name, kind, default or '(empty)', unit, meaning, source)
+        )
     return '\n'.join(lines)
 
 
@@ -733,6 +821,7 @@ def effective_text(config: Config, sources: Mapping[str, str]) -> str:
     Args:
       config, sources: as `load` returns them.
     """
-    return '\n'.join('%-24s %-30s %s' % (PREFIX + name, show(getattr(config, name)) or "''",
-                                         sources[name])
-                     for name in sources)
+    return '\n'.join(
+        '%-24s %-30s %s' % (PREFIX + name, show(getattr(config, name)) or "''", sources[name])
+        for name in sources
+    )

@@ -1,4 +1,5 @@
 """The errors that end a run with one line, and what a message makes of other errors."""
+
 import re
 
 

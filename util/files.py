@@ -1,4 +1,5 @@
 """Files and folders: opening, writing whole files, folders that must be writable, locks."""
+
 import contextlib
 import errno
 import logging
@@ -59,8 +60,9 @@ def make_dir(path: str, setting: str) -> None:
             pass
         os.remove(probe)
     except OSError as error:
-        raise errors.ConfigError('%s: cannot write to %s: %s' % (setting, path, error.strerror)
-                                 ) from None
+        raise errors.ConfigError(
+            '%s: cannot write to %s: %s' % (setting, path, error.strerror)
+        ) from None
 
 
 @contextlib.contextmanager

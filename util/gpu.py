@@ -1,4 +1,5 @@
 """Lists the GPUs of this machine."""
+
 from util.tf1 import tf
 
 

@@ -1,4 +1,5 @@
 """What a run says: messages, progress bars, and hyper.js with the results of all runs."""
+
 import glob
 import json
 import logging
@@ -39,17 +40,35 @@ class Bar(tqdm.tqdm):
 
     monitor_interval = 0  # no thread of tqdm's own: with miniters=1 it has nothing to do
 
-    def __init__(self, caption: str, total: int | None, already: int = 0, unit: str = '',
-                 unit_scale: bool = False) -> None:
+    def __init__(
+        self,
+        caption: str,
+        total: int | None,
+        already: int = 0,
+        unit: str = '',
+        unit_scale: bool = False,
+    ) -> None:
         form = '{desc} {n_fmt}{unit}'
         if total:
             form = '{desc} |{bar}| {n_fmt}{unit}/{total_fmt}{unit}{postfix}, {remaining} to go'
         size = shutil.get_terminal_size()  # without it tqdm draws nothing on some terminals
         super().__init__(
-            desc=caption, total=total, initial=already, unit=unit, unit_scale=unit_scale,
-            bar_format=form, ascii='-#', ncols=min(LINE_WIDTH, size.columns - 1),
-            nrows=size.lines, file=sys.stdout, disable=None, leave=False, position=0, miniters=1,
-            smoothing=0)
+            desc=caption,
+            total=total,
+            initial=already,
+            unit=unit,
+            unit_scale=unit_scale,
+            bar_format=form,
+            ascii='-#',
+            ncols=min(LINE_WIDTH, size.columns - 1),
+            nrows=size.lines,
+            file=sys.stdout,
+            disable=None,
+            leave=False,
+            position=0,
+            miniters=1,
+            smoothing=0,
+        )
 
 
 class Progress:

@@ -1,4 +1,5 @@
 """Checks for shared libraries that a run would otherwise miss only when it needs them."""
+
 import ctypes
 import ctypes.util
 import logging
@@ -21,8 +22,11 @@ def check_cupti() -> bool | None:
     try:
         ctypes.CDLL(ctypes.util.find_library('cupti') or 'libcupti.so')
     except OSError as error:
-        log.warning('full trace: CUPTI cannot be loaded, so the trace will lack the times of GPU '
-                    'kernels: %s', error)
+        log.warning(
+            'full trace: CUPTI cannot be loaded, so the trace will lack the times of GPU '
+            'kernels: %s',
+            error,
+        )
         return False
     log.info('full trace: CUPTI found')
     return True

@@ -1,4 +1,5 @@
 """The alphabet, transcripts as labels and back, error rates."""
+
 import operator
 import unicodedata
 from collections.abc import Collection, Iterable, Sequence
@@ -14,8 +15,8 @@ DEFAULT_LABELS = " abcdefghijklmnopqrstuvwxyz'"
 
 # Characters that `clean_transcript` changes where the alphabet does not hold them. So the
 # apostrophe is dropped only where the alphabet has none, as in the notebook.
-APOSTROPHES = '\u2019\u2018\u02bc\u00b4`'                    # become '
-TO_SPACE = '-\u2010\u2011\u2012\u2013\u2014\u2015_/'          # separate words
+APOSTROPHES = '\u2019\u2018\u02bc\u00b4`'  # become '
+TO_SPACE = '-\u2010\u2011\u2012\u2013\u2014\u2015_/'  # separate words
 DROPPED = '.,?!;:"\u201c\u201d\u201e\u00ab\u00bb\u2026\u00a1\u00bf\''  # are not spoken
 
 
@@ -25,7 +26,7 @@ class ErrorRates(NamedTuple):
     wer: float  # word errors over the words of the references
     cer: float  # character errors over the characters of the references
     words: int  # of the references
-    insertions: int     # of words, as the next two
+    insertions: int  # of words, as the next two
     deletions: int
     substitutions: int
 
@@ -106,7 +107,8 @@ def load_alphabet(filename: str = '') -> Alphabet:
         if len(char) != 1 or char in labels:
             raise errors.AlphabetError(
                 'ds_alphabet: %s line %d must hold one character that no other line holds, got %r'
-                % (filename, number, line))
+                % (filename, number, line)
+            )
         labels.append(char)
     if not labels:
         raise errors.AlphabetError('ds_alphabet: %s holds no characters' % filename)
@@ -196,8 +198,9 @@ def ctc_label_dense_to_sparse(labels, label_lengths):
     Source: the notebook's function of that name, which needed a scan.
     """
     indices = tf.where(tf.sequence_mask(label_lengths, tf.shape(labels)[1]))
-    return tf.SparseTensor(indices, tf.gather_nd(labels, indices),
-                           tf.shape(labels, out_type=tf.int64))
+    return tf.SparseTensor(
+        indices, tf.gather_nd(labels, indices), tf.shape(labels, out_type=tf.int64)
+    )
 
 
 def sparse_tensor_value_to_texts(value, alphabet: Alphabet | None = None) -> list[str]:
@@ -236,6 +239,11 @@ def error_rates(originals: Collection[str], results: Collection[str]) -> ErrorRa
       originals, results: as of `wers`.
     """
     words = jiwer.process_words(list(originals), list(results))
-    return ErrorRates(words.wer, jiwer.cer(list(originals), list(results)),
-                      words.hits + words.substitutions + words.deletions,
-                      words.insertions, words.deletions, words.substitutions)
+    return ErrorRates(
+        words.wer,
+        jiwer.cer(list(originals), list(results)),
+        words.hits + words.substitutions + words.deletions,
+        words.insertions,
+        words.deletions,
+        words.substitutions,
+    )

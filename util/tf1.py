@@ -1,4 +1,5 @@
 """TensorFlow's 1.x interface as `tf`, loaded without the messages that TensorFlow prints."""
+
 from util import config
 
 with config.silenced_tensorflow():

@@ -35,60 +35,98 @@ import soundfile
 
 SEED = 20240229
 
-DIGITS = ('zero', 'one', 'two', 'three', 'four',
-          'five', 'six', 'seven', 'eight', 'nine')
+DIGITS = ('zero', 'one', 'two', 'three', 'four', 'five', 'six', 'seven', 'eight', 'nine')
 LENGTHS = (1, 2, 3, 4, 5)  # words in a string
-UNIQUE_FROM = 3            # strings of so many words or more occur only once
+UNIQUE_FROM = 3  # strings of so many words or more occur only once
 
 # "en" is the British voice: espeak-ng 1.51 ignores the variant of "en-gb".
-ACCENTS = ('en', 'en-029', 'en-gb-scotland', 'en-gb-x-gbclan',
-           'en-gb-x-gbcwmd', 'en-gb-x-rp', 'en-us')
+ACCENTS = (
+    'en',
+    'en-029',
+    'en-gb-scotland',
+    'en-gb-x-gbclan',
+    'en-gb-x-gbcwmd',
+    'en-gb-x-rp',
+    'en-us',
+)
 VARIANTS = {
-    'train': ('Alex', 'Andrea', 'Annie', 'Denis', 'Gene', 'Mario', 'Michael',
-              'Mike', 'Nguyen', 'Storm', 'aunty', 'belinda', 'david', 'edward',
-              'f1', 'f2', 'grandma', 'gustave', 'iven4', 'john', 'klatt',
-              'klatt3', 'linda', 'm1', 'm3', 'm5', 'm7', 'max', 'miguel',
-              'pablo', 'pedro', 'quincy', 'rob', 'steph', 'victor'),
+    'train': (
+        'Alex',
+        'Andrea',
+        'Annie',
+        'Denis',
+        'Gene',
+        'Mario',
+        'Michael',
+        'Mike',
+        'Nguyen',
+        'Storm',
+        'aunty',
+        'belinda',
+        'david',
+        'edward',
+        'f1',
+        'f2',
+        'grandma',
+        'gustave',
+        'iven4',
+        'john',
+        'klatt',
+        'klatt3',
+        'linda',
+        'm1',
+        'm3',
+        'm5',
+        'm7',
+        'max',
+        'miguel',
+        'pablo',
+        'pedro',
+        'quincy',
+        'rob',
+        'steph',
+        'victor',
+    ),
     'dev': ('f4', 'm2', 'm6'),
     'test': ('f3', 'f5', 'm4', 'm8'),
 }
 PER_LENGTH = {'train': 126, 'dev': 12, 'test': 16}  # strings of each length
 
-SPEED_WPM = (110, 180)    # words a minute (espeak-ng -s)
-PITCH = (20, 80)          # espeak-ng -p, from 0 to 99
-GAP_10MS = (2, 8)         # pause between words, 10 ms units (espeak-ng -g)
-AMPLITUDE = 40            # espeak-ng -a; low enough not to clip
-PEAK = (0.3, 0.9)         # largest sample, as a part of full scale
-SNR_DB = (18.0, 30.0)     # speech power over noise power
+SPEED_WPM = (110, 180)  # words a minute (espeak-ng -s)
+PITCH = (20, 80)  # espeak-ng -p, from 0 to 99
+GAP_10MS = (2, 8)  # pause between words, 10 ms units (espeak-ng -g)
+AMPLITUDE = 40  # espeak-ng -a; low enough not to clip
+PEAK = (0.3, 0.9)  # largest sample, as a part of full scale
+SNR_DB = (18.0, 30.0)  # speech power over noise power
 
 RATE_HZ = 16000
 ESPEAK_RATE_HZ = 22050
-UP, DOWN = 320, 441       # RATE_HZ / ESPEAK_RATE_HZ in lowest terms
-MARGIN = RATE_HZ // 10    # samples (100 ms) kept before and after the speech
-SPEECH_FLOOR = 0.01       # part of the peak above which a sample is speech
+UP, DOWN = 320, 441  # RATE_HZ / ESPEAK_RATE_HZ in lowest terms
+MARGIN = RATE_HZ // 10  # samples (100 ms) kept before and after the speech
+SPEECH_FLOOR = 0.01  # part of the peak above which a sample is speech
 FULL_SCALE = 32767
-STEP_OVER_NOISE = 4.0     # largest rounding step, in noise deviations
+STEP_OVER_NOISE = 4.0  # largest rounding step, in noise deviations
 
 HEADER = ('wav_filename', 'wav_filesize', 'transcript')
 NAME = re.compile(r'(\w+)/([\w-]+)\+(\w+)_\d{4}\.flac')  # set, accent, variant
-MAX_BYTES = 8_000_000     # all files, each rounded up to whole disk blocks
+MAX_BYTES = 8_000_000  # all files, each rounded up to whole disk blocks
 BLOCK_BYTES = 4096
 
-Words = tuple[str, ...]     # the digit words of an utterance
+Words = tuple[str, ...]  # the digit words of an utterance
 Row = tuple[str, int, str]  # of a CSV file: name, bytes, transcript
 
 
 class Utterance(NamedTuple):
     """An utterance of the plan."""
 
-    name: str        # of the FLAC file, relative to the folder of the corpus
-    voice: str       # accent and variant of espeak-ng
-    text: str        # the digit words with spaces between
-    speed: int       # words a minute
-    pitch: int       # as espeak-ng counts it, from 0 to 99
-    gap: int         # pause between words in units of 10 ms
-    peak: float      # largest sample, as a part of full scale
-    snr: float       # dB, speech power over noise power
+    name: str  # of the FLAC file, relative to the folder of the corpus
+    voice: str  # accent and variant of espeak-ng
+    text: str  # the digit words with spaces between
+    speed: int  # words a minute
+    pitch: int  # as espeak-ng counts it, from 0 to 99
+    gap: int  # pause between words in units of 10 ms
+    peak: float  # largest sample, as a part of full scale
+    snr: float  # dB, speech power over noise power
     noise_seed: int
 
 
@@ -98,9 +136,10 @@ class CorpusError(Exception):
 
 # ---------------------------------------------------------------- the plan
 
+
 def cut(deck: Sequence[str], length: int) -> list[Words]:
     """Cuts a list of words into tuples of `length` words."""
-    return [tuple(deck[i:i + length]) for i in range(0, len(deck), length)]
+    return [tuple(deck[i : i + length]) for i in range(0, len(deck), length)]
 
 
 def clashes(strings: Iterable[Words], taken: Collection[Words]) -> list[int]:
@@ -114,8 +153,7 @@ def clashes(strings: Iterable[Words], taken: Collection[Words]) -> list[int]:
     return bad
 
 
-def deal(rng: random.Random, length: int, count: int, taken: set[Words]
-         ) -> list[Words]:
+def deal(rng: random.Random, length: int, count: int, taken: set[Words]) -> list[Words]:
     """Deals `count` strings of `length` words, each digit equally often.
 
     The strings of UNIQUE_FROM words or more are unique and added to `taken`.
@@ -138,8 +176,7 @@ def deal(rng: random.Random, length: int, count: int, taken: set[Words]
 
 def voices_of(rng: random.Random, set_name: str, count: int) -> list[str]:
     """Returns `count` voice names, going round all accents and variants."""
-    voices = [f'{accent}+{variant}'
-              for accent in ACCENTS for variant in VARIANTS[set_name]]
+    voices = [f'{accent}+{variant}' for accent in ACCENTS for variant in VARIANTS[set_name]]
     rng.shuffle(voices)
     return [voices[i % len(voices)] for i in range(count)]
 
@@ -148,16 +185,16 @@ def plan_set(set_name: str, taken: set[Words]) -> list[Utterance]:
     """Draws the utterances of one set; `taken` holds the strings so far."""
     rng = random.Random(f'{SEED} {set_name}')
     count = PER_LENGTH[set_name]
-    strings = [words for length in LENGTHS
-               for words in deal(rng, length, count, taken)]
+    strings = [words for length in LENGTHS for words in deal(rng, length, count, taken)]
     rng.shuffle(strings)
     voices = voices_of(rng, set_name, len(strings))
-    return [draw(rng, set_name, index, voice, words)
-            for index, (voice, words) in enumerate(zip(voices, strings))]
+    return [
+        draw(rng, set_name, index, voice, words)
+        for index, (voice, words) in enumerate(zip(voices, strings))
+    ]
 
 
-def draw(rng: random.Random, set_name: str, index: int, voice: str, words: Words
-         ) -> Utterance:
+def draw(rng: random.Random, set_name: str, index: int, voice: str, words: Words) -> Utterance:
     """Draws the manner of speaking and recording of one utterance."""
     return Utterance(
         name=f'{set_name}/{voice}_{index:04d}.flac',
@@ -168,10 +205,12 @@ def draw(rng: random.Random, set_name: str, index: int, voice: str, words: Words
         gap=rng.randint(*GAP_10MS),
         peak=rng.uniform(*PEAK),
         snr=rng.uniform(*SNR_DB),
-        noise_seed=rng.getrandbits(32))
+        noise_seed=rng.getrandbits(32),
+    )
 
 
 # --------------------------------------------------------------- the audio
+
 
 def espeak(*arguments: str) -> bytes:
     """Runs espeak-ng and returns what it writes to its standard output.
@@ -180,11 +219,11 @@ def espeak(*arguments: str) -> bytes:
       CorpusError: espeak-ng is not installed, or it failed.
     """
     try:
-        done = subprocess.run(['espeak-ng', *arguments], check=True,
-                              capture_output=True)
+        done = subprocess.run(['espeak-ng', *arguments], check=True, capture_output=True)
     except FileNotFoundError:
-        raise CorpusError('espeak-ng is not installed (Debian, Ubuntu: '
-                          'apt-get install espeak-ng)') from None
+        raise CorpusError(
+            'espeak-ng is not installed (Debian, Ubuntu: apt-get install espeak-ng)'
+        ) from None
     except subprocess.CalledProcessError as error:
         reason = error.stderr.decode(errors='replace').strip()
         raise CorpusError(f'espeak-ng failed: {reason}') from None
@@ -201,15 +240,27 @@ def require_variants() -> None:
     present = set(re.findall(r'!v/(\S+)', listing))
     wanted = {name for names in VARIANTS.values() for name in names}
     if missing := sorted(wanted - present):
-        raise CorpusError(f"espeak-ng lacks variants: {', '.join(missing)}")
+        raise CorpusError(f'espeak-ng lacks variants: {", ".join(missing)}')
 
 
 def speak(utterance: Utterance) -> np.ndarray:
     """Speaks an utterance and returns its samples, float64 [n], at RATE_HZ."""
     from scipy.signal import resample_poly  # here, as --help need not wait for SciPy
-    wav = espeak('-v', utterance.voice, '-s', str(utterance.speed),
-                 '-p', str(utterance.pitch), '-g', str(utterance.gap),
-                 '-a', str(AMPLITUDE), '--stdout', utterance.text)
+
+    wav = espeak(
+        '-v',
+        utterance.voice,
+        '-s',
+        str(utterance.speed),
+        '-p',
+        str(utterance.pitch),
+        '-g',
+        str(utterance.gap),
+        '-a',
+        str(AMPLITUDE),
+        '--stdout',
+        utterance.text,
+    )
     samples, rate = soundfile.read(io.BytesIO(wav))
     if rate != ESPEAK_RATE_HZ or not np.any(samples):
         raise CorpusError(f'no usable sound from voice {utterance.voice}')
@@ -221,7 +272,7 @@ def trim(samples: np.ndarray) -> np.ndarray:
     loud = np.abs(samples) > SPEECH_FLOOR * np.abs(samples).max()
     first, last = np.flatnonzero(loud)[[0, -1]]
     padded = np.pad(samples, MARGIN)
-    return padded[first:last + 1 + 2 * MARGIN]
+    return padded[first : last + 1 + 2 * MARGIN]
 
 
 def record(samples: np.ndarray, utterance: Utterance) -> np.ndarray:
@@ -233,9 +284,8 @@ def record(samples: np.ndarray, utterance: Utterance) -> np.ndarray:
     """
     scaled = samples * (utterance.peak * FULL_SCALE / np.abs(samples).max())
     speech = scaled[MARGIN:-MARGIN]
-    deviation = np.sqrt(np.mean(speech ** 2)) * 10 ** (-utterance.snr / 20)
-    noise = np.random.default_rng(utterance.noise_seed).normal(
-        scale=deviation, size=scaled.shape)
+    deviation = np.sqrt(np.mean(speech**2)) * 10 ** (-utterance.snr / 20)
+    noise = np.random.default_rng(utterance.noise_seed).normal(scale=deviation, size=scaled.shape)
     step = 2 ** max(0, math.floor(math.log2(STEP_OVER_NOISE * deviation)))
     top = FULL_SCALE // step
     steps = np.clip(np.round((scaled + noise) / step), -top, top)
@@ -244,11 +294,11 @@ def record(samples: np.ndarray, utterance: Utterance) -> np.ndarray:
 
 # --------------------------------------------------------------- the files
 
+
 def write_flac(path: Path, samples: np.ndarray) -> None:
     """Writes int16 samples, [n], as FLAC beside `path` and renames the file."""
     part = path.with_name(path.name + '.part')
-    soundfile.write(part, samples, RATE_HZ, format='FLAC', subtype='PCM_16',
-                    compression_level=1.0)
+    soundfile.write(part, samples, RATE_HZ, format='FLAC', subtype='PCM_16', compression_level=1.0)
     os.replace(part, path)
 
 
@@ -273,15 +323,13 @@ def read_csv(path: Path) -> list[Row]:
     with open(path, newline='', encoding='utf-8') as stream:
         header, *rows = list(csv.reader(stream)) or [[]]
     if tuple(header) != HEADER or any(len(row) != 3 for row in rows):
-        raise CorpusError(f"{path}: not a file with {','.join(HEADER)}")
-    return [(name, int(size) if size.isdigit() else -1, text)
-            for name, size, text in rows]
+        raise CorpusError(f'{path}: not a file with {",".join(HEADER)}')
+    return [(name, int(size) if size.isdigit() else -1, text) for name, size, text in rows]
 
 
 def flac_names(out: Path, set_name: str) -> list[str]:
     """Returns the sorted names, relative to `out`, of a set's FLAC files."""
-    return sorted(path.relative_to(out).as_posix()
-                  for path in (out / set_name).glob('*.flac'))
+    return sorted(path.relative_to(out).as_posix() for path in (out / set_name).glob('*.flac'))
 
 
 def make_set(out: Path, set_name: str, utterances: Iterable[Utterance]) -> None:
@@ -307,6 +355,7 @@ def make(out: Path) -> None:
 
 
 # --------------------------------------------------------------- the check
+
 
 def check_audio(path: Path, size: int) -> list[str]:
     """Returns the faults of one audio file that should have `size` bytes."""
@@ -361,10 +410,12 @@ def variants_in(rows: Iterable[Row]) -> set[str]:
 
 def check_disjoint(corpus: dict[str, list[Row]]) -> list[str]:
     """Returns a fault for every variant that occurs in more than one set."""
-    count = Counter(variant for rows in corpus.values()
-                    for variant in variants_in(rows))
-    return [f'variant {variant} is in {number} sets'
-            for variant, number in sorted(count.items()) if number > 1]
+    count = Counter(variant for rows in corpus.values() for variant in variants_in(rows))
+    return [
+        f'variant {variant} is in {number} sets'
+        for variant, number in sorted(count.items())
+        if number > 1
+    ]
 
 
 def disk_bytes(out: Path, corpus: dict[str, list[Row]]) -> int:
@@ -390,6 +441,7 @@ def check(out: Path) -> list[str]:
 
 # ------------------------------------------------------------- the program
 
+
 def summary(out: Path, set_name: str) -> str:
     """Returns a line with the counts of one set."""
     rows = read_csv(out / f'{set_name}.csv')
@@ -397,20 +449,28 @@ def summary(out: Path, set_name: str) -> str:
     words = sum(len(row[2].split()) for row in rows)
     voices = {row[0].split('/')[1].rsplit('_', 1)[0] for row in rows}
     size = sum(row[1] for row in rows)
-    return (f'{set_name}: {len(rows)} utterances, {seconds:.1f} s, '
-            f'{words} words, {len(voices)} voices, '
-            f'{len(variants_in(rows))} variants, {size} bytes')
+    return (
+        f'{set_name}: {len(rows)} utterances, {seconds:.1f} s, '
+        f'{words} words, {len(voices)} voices, '
+        f'{len(variants_in(rows))} variants, {size} bytes'
+    )
 
 
 def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Parses the command line."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument('--out', type=Path, metavar='DIR',
-                        default=Path(__file__).resolve().parent,
-                        help="folder of the corpus (default: the script's)")
-    parser.add_argument('--check', action='store_true',
-                        help='verify the corpus in DIR and make nothing')
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument(
+        '--out',
+        type=Path,
+        metavar='DIR',
+        default=Path(__file__).resolve().parent,
+        help="folder of the corpus (default: the script's)",
+    )
+    parser.add_argument(
+        '--check', action='store_true', help='verify the corpus in DIR and make nothing'
+    )
     return parser.parse_args(arguments)
 
 

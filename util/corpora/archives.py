@@ -1,4 +1,5 @@
 """Unpacking tar and zip files that nobody has looked into: safely, and wholly or not at all."""
+
 import bz2
 import contextlib
 import functools
@@ -24,15 +25,22 @@ CHUNK_BYTES = 1 << 16
 
 # How compressed tar files begin
 DECOMPRESSORS = ((b'\x1f\x8b', gzip.open), (b'BZh', bz2.open), (b'\xfd7zXZ\0', lzma.open))
-DAMAGES = (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError,
-           ValueError, RuntimeError)  # RuntimeError: a zip file with a password
+DAMAGES = (
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    EOFError,
+    ValueError,
+    RuntimeError,
+)  # RuntimeError: a zip file with a password
 
 
 class Member(NamedTuple):
     """One entry of an archive."""
 
-    name: str                      # as it is in the archive
-    kind: str                      # 'file', 'folder', or what else it is
+    name: str  # as it is in the archive
+    kind: str  # 'file', 'folder', or what else it is
     open: Callable[[], IO[bytes]]  # opens the content of a file
 
 
@@ -72,7 +80,9 @@ def _complaint(archive_path, folder, error):
     if isinstance(error, OSError) and error.errno:  # gzip and bz2 raise it without a number
         return '%s cannot be unpacked into %s: %s' % (archive_path, folder, error.strerror)
     return '%s is damaged or no tar or zip file: %s; remove it to download it anew' % (
-        archive_path, ' '.join(str(error).split()) or type(error).__name__)
+        archive_path,
+        ' '.join(str(error).split()) or type(error).__name__,
+    )
 
 
 def _members(archive_path):
@@ -91,8 +101,7 @@ def _tar_members(path):
     with opener(path, 'rb') as stream:
         with tarfile.open(fileobj=stream, mode='r|', tarinfo=_Header) as tar:
             for info in iter(tar.next, None):
-                yield Member(info.name, _tar_kind(info),
-                             functools.partial(tar.extractfile, info))
+                yield Member(info.name, _tar_kind(info), functools.partial(tar.extractfile, info))
                 tar.members = []  # else it keeps every header until the end
         while stream.read(CHUNK_BYTES):
             pass  # checksums of compressed files come last
@@ -117,9 +126,13 @@ def _tar_kind(info):
         return 'file'
     if info.isdir():
         return 'folder'
-    return {tarfile.SYMTYPE: 'symbolic link', tarfile.LNKTYPE: 'hard link',
-            tarfile.FIFOTYPE: 'FIFO', tarfile.CHRTYPE: 'device', tarfile.BLKTYPE: 'device',
-            }.get(info.type, 'member of type %r' % info.type)
+    return {
+        tarfile.SYMTYPE: 'symbolic link',
+        tarfile.LNKTYPE: 'hard link',
+        tarfile.FIFOTYPE: 'FIFO',
+        tarfile.CHRTYPE: 'device',
+        tarfile.BLKTYPE: 'device',
+    }.get(info.type, 'member of type %r' % info.type)
 
 
 def _zip_members(path):

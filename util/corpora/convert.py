@@ -8,6 +8,7 @@ are only read.
 
 Nothing here loads TensorFlow, which the processes that convert do not need.
 """
+
 import concurrent.futures
 import contextlib
 import hashlib
@@ -31,22 +32,26 @@ from util import audio, errors, files, log as run_log
 
 log = logging.getLogger(__name__)
 
-TEMPORARY = '.tmp'    # ends the names of files that are being written
-LOCK_NAME = '.lock'   # in the folder of the results
+TEMPORARY = '.tmp'  # ends the names of files that are being written
+LOCK_NAME = '.lock'  # in the folder of the results
 WORTH_PROCESSES = 16  # files; fewer are converted before other processes would have started
-SAY_EVERY_S = 10      # seconds between two lines of the log on the progress
-NAME_CHARS = 40       # characters of the source's name in that of its result, for people
+SAY_EVERY_S = 10  # seconds between two lines of the log on the progress
+NAME_CHARS = 40  # characters of the source's name in that of its result, for people
 
 
 class Converted(NamedTuple):
     """What became of a source."""
 
-    path: str | None              # of its FLAC file
+    path: str | None  # of its FLAC file
     exclusion_reason: str | None  # why there is none
 
 
-def converted(sources: Sequence[str], cache_dir: str, read: Callable[..., tuple[np.ndarray, int]],
-              **options: Any) -> list[Converted]:
+def converted(
+    sources: Sequence[str],
+    cache_dir: str,
+    read: Callable[..., tuple[np.ndarray, int]],
+    **options: Any,
+) -> list[Converted]:
     """Returns FLAC copies of audio files; only those that are not there yet are made.
 
     Args:
@@ -68,8 +73,10 @@ def converted(sources: Sequence[str], cache_dir: str, read: Callable[..., tuple[
     todo = _missing(results)
     if todo:
         files.make_dir(folder, 'ds_cache_dir')
-        with files.locked(os.path.join(folder, LOCK_NAME),
-                          'waiting for another run, which converts into %s' % folder):
+        with files.locked(
+            os.path.join(folder, LOCK_NAME),
+            'waiting for another run, which converts into %s' % folder,
+        ):
             todo = _missing(results)  # anew, as another run may have held the lock
             _clean(folder, todo.values())
             for source, reason in _convert_all(todo, read, options).items():
@@ -92,14 +99,21 @@ def _expected(source, folder):
         return Converted(None, 'cannot be read: %s' % error.strerror)
     stem = os.path.splitext(os.path.basename(source))[0][:NAME_CHARS]
     digest = hashlib.sha256(os.fsencode(os.path.abspath(source))).hexdigest()[:24]
-    return Converted(os.path.join(folder, '%s-%s-%d-%d.flac' % (
-        stem, digest, status.st_size, status.st_mtime_ns)), None)
+    return Converted(
+        os.path.join(
+            folder, '%s-%s-%d-%d.flac' % (stem, digest, status.st_size, status.st_mtime_ns)
+        ),
+        None,
+    )
 
 
 def _missing(results):
     """Returns {source: path of its result} for the results that are not there yet."""
-    return {source: result.path for source, result in results.items()
-            if result.path and not os.path.isfile(result.path)}
+    return {
+        source: result.path
+        for source, result in results.items()
+        if result.path and not os.path.isfile(result.path)
+    }
 
 
 def _clean(folder, targets):
@@ -123,22 +137,28 @@ def _convert_all(todo, read, options):
     """
     log.info('converting %d files to FLAC', len(todo))
     if len(todo) < WORTH_PROCESSES:
-        return {source: _convert_one(source, target, read, options)
-                for source, target in todo.items()}
+        return {
+            source: _convert_one(source, target, read, options) for source, target in todo.items()
+        }
     count = min(len(todo), os.cpu_count() or 1)
     pool = concurrent.futures.ProcessPoolExecutor(
-        count, multiprocessing.get_context('spawn'), _start_worker)
+        count, multiprocessing.get_context('spawn'), _start_worker
+    )
     reasons = {}
     try:
         with _hidden_main():
-            futures = {pool.submit(_convert_one, source, target, read, options): source
-                       for source, target in todo.items()}
+            futures = {
+                pool.submit(_convert_one, source, target, read, options): source
+                for source, target in todo.items()
+            }
         for future in _counted(futures):
             reasons[futures[future]] = future.result()
     except concurrent.futures.process.BrokenProcessPool:
-        raise errors.DataError('a process that converts audio was ended from outside, perhaps '
-                               'for want of memory, after %d of %d files; the next run goes on'
-                               % (len(reasons), len(todo))) from None
+        raise errors.DataError(
+            'a process that converts audio was ended from outside, perhaps '
+            'for want of memory, after %d of %d files; the next run goes on'
+            % (len(reasons), len(todo))
+        ) from None
     finally:
         pool.shutdown(cancel_futures=True)
     return reasons
@@ -206,8 +226,9 @@ def _convert_one(source, target, read, options):
     try:
         _write(target, content.getbuffer())
     except OSError as error:
-        raise errors.ConfigError('ds_cache_dir: cannot write %s: %s' % (target, error.strerror)
-                                 ) from None
+        raise errors.ConfigError(
+            'ds_cache_dir: cannot write %s: %s' % (target, error.strerror)
+        ) from None
     return None
 
 

@@ -1,4 +1,5 @@
 """The files of a corpus: finding and reading them, splitting a corpus by position."""
+
 import os
 from collections.abc import Sequence
 from typing import TypeVar
@@ -21,8 +22,10 @@ def require_folder(path: str, corpus: str, how_to_get: str) -> str:
       DataError: it is no folder; the message says where the corpus is expected and how to get it.
     """
     if not os.path.isdir(path):
-        raise errors.DataError('%s is expected in %s (ds_dataset_path), which is not a folder; '
-                               '%s' % (corpus, path, how_to_get))
+        raise errors.DataError(
+            '%s is expected in %s (ds_dataset_path), which is not a folder; '
+            '%s' % (corpus, path, how_to_get)
+        )
     return path
 
 
@@ -32,8 +35,11 @@ def find_files(folder: str, *endings: str) -> list[str]:
     lower, found = tuple(ending.lower() for ending in endings), []
     for parent, folders, names in os.walk(folder, followlinks=True):
         folders[:] = sorted(name for name in folders if not name.startswith(HIDDEN))
-        found += [os.path.join(parent, name) for name in names
-                  if name.lower().endswith(lower) and not name.startswith(HIDDEN)]
+        found += [
+            os.path.join(parent, name)
+            for name in names
+            if name.lower().endswith(lower) and not name.startswith(HIDDEN)
+        ]
     return sorted(found)
 
 
@@ -61,14 +67,15 @@ def read_lines(path: str) -> list[str]:
         raise errors.DataError('%s is not text in UTF-8: %s' % (path, error)) from None
 
 
-def split_by_position(items: Sequence[Item], dev_every: int, test_every: int
-                      ) -> tuple[list[Item], list[Item], list[Item]]:
+def split_by_position(
+    items: Sequence[Item], dev_every: int, test_every: int
+) -> tuple[list[Item], list[Item], list[Item]]:
     """Returns the training, dev and test part of a list that has no split of its own.
 
     The last of every `test_every` items is for the test, the last of every `dev_every` of the
     others for validation, the rest for training. A short list has neither dev nor test.
     """
-    test = list(items[test_every - 1::test_every])
+    test = list(items[test_every - 1 :: test_every])
     rest = [item for i, item in enumerate(items) if (i + 1) % test_every]
-    dev = rest[dev_every - 1::dev_every]
+    dev = rest[dev_every - 1 :: dev_every]
     return [item for i, item in enumerate(rest) if (i + 1) % dev_every], dev, test

@@ -3,6 +3,7 @@
 A file has its name only when it is whole. Until then it grows in NAME.part, and NAME.part.json
 beside it notes which version of which file it is a part of.
 """
+
 import contextlib
 import hashlib
 import json
@@ -17,11 +18,11 @@ from util import errors, files, log as run_log
 
 log = logging.getLogger(__name__)
 
-RETRY_DELAYS_S = (1, 2, 4, 8)   # before each new attempt, after which the download has failed
-PROGRESS_BYTES = 1 << 20        # an attempt that got that much further doesn't count as failed
-TIMEOUTS_S = (30, 60)           # to connect; without a single byte
+RETRY_DELAYS_S = (1, 2, 4, 8)  # before each new attempt, after which the download has failed
+PROGRESS_BYTES = 1 << 20  # an attempt that got that much further doesn't count as failed
+TIMEOUTS_S = (30, 60)  # to connect; without a single byte
 CHUNK_BYTES = 1 << 16
-RETRY_STATUSES = (408, 429)     # besides 5xx: the server wants us to come back
+RETRY_STATUSES = (408, 429)  # besides 5xx: the server wants us to come back
 
 
 class _Refused(Exception):
@@ -52,14 +53,19 @@ def download(url: str, path: str, size_bytes: int | None = None, md5: str | None
         os.makedirs(os.path.dirname(path) or '.', exist_ok=True)
         _download(_Part(url, path), size_bytes, md5)
     except (_Refused, OSError) as error:  # requests' own exceptions are OSErrors
-        raise errors.DataError('%s cannot be downloaded to %s: %s' % (url, path, _reason(error))
-                               ) from None
+        raise errors.DataError(
+            '%s cannot be downloaded to %s: %s' % (url, path, _reason(error))
+        ) from None
 
 
 def _download(part, size_bytes, md5):
     started, before = time.monotonic(), part.size
-    log.info('downloading %s to %s%s', part.url, part.target,
-             ', from byte %d on' % before if before else '')
+    log.info(
+        'downloading %s to %s%s',
+        part.url,
+        part.target,
+        ', from byte %d on' % before if before else '',
+    )
     with requests.Session() as session:
         _receive_all(session, part, size_bytes)
     try:
@@ -69,8 +75,12 @@ def _download(part, size_bytes, md5):
         raise
     size = part.size
     part.finish()
-    log.info('downloaded %s: %s in %s', part.target, _megabytes(size),
-             files.format_duration(time.monotonic() - started))
+    log.info(
+        'downloaded %s: %s in %s',
+        part.target,
+        _megabytes(size),
+        files.format_duration(time.monotonic() - started),
+    )
 
 
 def _receive_all(session, part, size_bytes):
@@ -106,8 +116,9 @@ def _receive(session, part, size_bytes):
     if part.size and part.size == part.total:
         return  # a run was ended between the last byte and the new name
     try:
-        with session.get(part.url, headers=part.request_headers(), stream=True,
-                         timeout=TIMEOUTS_S) as response:
+        with session.get(
+            part.url, headers=part.request_headers(), stream=True, timeout=TIMEOUTS_S
+        ) as response:
             _accept(response, part, size_bytes)
             _append(response, part, size_bytes)
     except urllib3.exceptions.ProtocolError:  # in the body; requests wraps those before it
@@ -129,8 +140,9 @@ def _accept(response, part, size_bytes):
     validator = _validator(response)
     if response.status_code == 200:
         if total is None and size_bytes is None and not _is_chunked(response):
-            raise _Refused('the server states no length, so that a part can\'t be told from a '
-                           'whole file')
+            raise _Refused(
+                "the server states no length, so that a part can't be told from a whole file"
+            )
         part.start(validator, total)
     elif start != part.size or _differ(total, part.total) or _differ(validator, part.validator):
         part.remove()
@@ -187,8 +199,10 @@ def _append(response, part, size_bytes):
     """
     limit = size_bytes if part.total is None else part.total
     size = part.size
-    with open(part.path, 'ab') as file, run_log.Bar(
-            os.path.basename(part.target), limit, size, unit='B', unit_scale=True) as bar:
+    with (
+        open(part.path, 'ab') as file,
+        run_log.Bar(os.path.basename(part.target), limit, size, unit='B', unit_scale=True) as bar,
+    ):
         for chunk in response.raw.stream(CHUNK_BYTES, decode_content=False):
             size += len(chunk)
             if limit is not None and size > limit:
@@ -233,7 +247,9 @@ class _Part:
     def how_far(self):
         """Returns the words on a connection that ended too early."""
         return 'the connection ended after %d of %s bytes' % (
-            self.size, '?' if self.total is None else self.total)
+            self.size,
+            '?' if self.total is None else self.total,
+        )
 
     def request_headers(self):
         """Returns the headers of a request for what is still to come."""
@@ -248,8 +264,9 @@ class _Part:
         """Begins from zero with this version of the file."""
         self.remove()
         self.validator, self.total = validator, total
-        files.write_file(self._notes_path, json.dumps(
-            {'url': self.url, 'validator': validator, 'total': total}))
+        files.write_file(
+            self._notes_path, json.dumps({'url': self.url, 'validator': validator, 'total': total})
+        )
 
     def remove(self):
         """Removes the part and its notes, where they are."""

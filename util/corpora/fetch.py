@@ -3,6 +3,7 @@
 What is done is noted in a file beside the corpus, so that a fetch which was interrupted anywhere
 can be started again and goes on from there.
 """
+
 import json
 import os
 import urllib.parse
@@ -41,8 +42,10 @@ def fetch_corpus(folder: str, marker: str, sources: list[Archive]) -> None:
         return
     try:
         os.makedirs(folder, exist_ok=True)
-        with files.locked(os.path.join(folder, LOCK_NAME),
-                          'another process fetches into %s; waiting for it' % folder):
+        with files.locked(
+            os.path.join(folder, LOCK_NAME),
+            'another process fetches into %s; waiting for it' % folder,
+        ):
             if not _is_there(marker_path, notes_path):  # another process may have brought it
                 _fetch(folder, marker_path, sources, notes_path)
     except (errors.DataError, OSError) as error:
@@ -74,8 +77,10 @@ def _fetch(folder, marker_path, sources, notes_path):
         if name in notes['downloaded'] and os.path.exists(path):
             os.remove(path)
     if not os.path.exists(marker_path):
-        raise errors.DataError('the archives did not hold it: %s; remove %s to fetch them anew' % (
-            ', '.join(notes['unpacked']), notes_path))
+        raise errors.DataError(
+            'the archives did not hold it: %s; remove %s to fetch them anew'
+            % (', '.join(notes['unpacked']), notes_path)
+        )
     os.remove(notes_path)
 
 

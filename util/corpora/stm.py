@@ -3,6 +3,7 @@
 The importers of TED-LIUM, Fisher and Switchboard share this module; the form of a line is their
 own.
 """
+
 import functools
 import math
 import os
@@ -22,11 +23,11 @@ SHOWN_CHARACTERS = 60  # of a line that cannot be parsed
 class Part(NamedTuple):
     """The part of a recording that a line of a transcript stands for."""
 
-    recording: str                       # key of the recording (see `find_recordings`), in any case
-    start_s: float                       # s, begin of the part
-    stop_s: float                        # s, end of the part
-    transcript: str                      # without the markup of the corpus
-    channel: int | None = None           # counted from 0; None: the mean of all channels
+    recording: str  # key of the recording (see `find_recordings`), in any case
+    start_s: float  # s, begin of the part
+    stop_s: float  # s, end of the part
+    transcript: str  # without the markup of the corpus
+    channel: int | None = None  # counted from 0; None: the mean of all channels
     exclusion_reason: str | None = None  # why it cannot be used
 
 
@@ -41,17 +42,24 @@ def find_by_name(folder: str, ending: str, name_pattern: str) -> list[tuple[str,
       name_pattern: regular expression of a name in lower case, without the ending; its group is
         the key.
     """
-    paths = {os.path.basename(path).lower(): path
-             for path in reversed(corpus_files.find_files(folder, ending))}
-    matches = [(re.fullmatch(name_pattern, name[:-len(ending)]), path)
-               for name, path in sorted(paths.items())]
+    paths = {
+        os.path.basename(path).lower(): path
+        for path in reversed(corpus_files.find_files(folder, ending))
+    }
+    matches = [
+        (re.fullmatch(name_pattern, name[: -len(ending)]), path)
+        for name, path in sorted(paths.items())
+    ]
     return [(match.group(1), path) for match, path in matches if match]
 
 
 def find_recordings(folder: str, name_pattern: str) -> dict[str, str]:
     """Returns {key: path} of the audio files below a folder; arguments as of `find_by_name`."""
-    return {key: path for ending in AUDIO_ENDINGS
-            for key, path in find_by_name(folder, ending, name_pattern)}
+    return {
+        key: path
+        for ending in AUDIO_ENDINGS
+        for key, path in find_by_name(folder, ending, name_pattern)
+    }
 
 
 @functools.lru_cache(maxsize=16)  # each utterance of a recording asks for the same name
@@ -60,8 +68,9 @@ def _name(path, folder):
     return os.path.relpath(path, folder)
 
 
-def list_parts(path: str, folder: str, recordings: Mapping[str, str],
-               parse_line: Callable[[str], Part | None]) -> list[records.Utterance]:
+def list_parts(
+    path: str, folder: str, recordings: Mapping[str, str], parse_line: Callable[[str], Part | None]
+) -> list[records.Utterance]:
     """Returns the utterances of a transcript file, in its order.
 
     A line that cannot be parsed is an utterance with an exclusion reason, and so is a file that
@@ -86,8 +95,11 @@ def list_parts(path: str, folder: str, recordings: Mapping[str, str],
         try:
             part = parse_line(line) if line else None
         except ValueError as error:
-            utterances.append(records.Utterance(path, '%s:%d' % (name, number), '',
-                                                'line %d: %s' % (number, error)))
+            utterances.append(
+                records.Utterance(
+                    path, '%s:%d' % (name, number), '', 'line %d: %s' % (number, error)
+                )
+            )
             continue
         if part:
             utterances.append(_utterance(part, name, folder, recordings))
@@ -100,10 +112,21 @@ def _utterance(part, transcript_name, folder, recordings):
     suffix = '#%s%.2f-%.2f' % (side, part.start_s, part.stop_s)
     path = recordings.get(part.recording.lower())
     if path is None:
-        return records.Utterance('', transcript_name + suffix, part.transcript,
-                                 'no audio file of recording %s' % part.recording)
-    return records.Utterance(path, _name(path, folder) + suffix, part.transcript,
-                             part.exclusion_reason, part.start_s, part.stop_s, part.channel)
+        return records.Utterance(
+            '',
+            transcript_name + suffix,
+            part.transcript,
+            'no audio file of recording %s' % part.recording,
+        )
+    return records.Utterance(
+        path,
+        _name(path, folder) + suffix,
+        part.transcript,
+        part.exclusion_reason,
+        part.start_s,
+        part.stop_s,
+        part.channel,
+    )
 
 
 def parse_times(start: str, stop: str) -> tuple[float, float]:
@@ -126,8 +149,9 @@ def unexpected(line: str, form: str) -> ValueError:
     return ValueError('expected %r, got %r' % (form, line[:SHOWN_CHARACTERS]))
 
 
-def unused(recordings: Mapping[str, str], utterances: Iterable[records.Utterance],
-           folder: str) -> list[records.Utterance]:
+def unused(
+    recordings: Mapping[str, str], utterances: Iterable[records.Utterance], folder: str
+) -> list[records.Utterance]:
     """Returns the recordings of which no utterance is a part, as utterances that are excluded.
 
     Args:
@@ -136,14 +160,19 @@ def unused(recordings: Mapping[str, str], utterances: Iterable[records.Utterance
       folder: of the corpus; the names of utterances are relative to it.
     """
     used = {utterance.wav_filename for utterance in utterances}
-    return [records.Utterance(path, _name(path, folder), '',
-                              'no utterance of it in the transcripts')
-            for _, path in sorted(recordings.items()) if path not in used]
+    return [
+        records.Utterance(path, _name(path, folder), '', 'no utterance of it in the transcripts')
+        for _, path in sorted(recordings.items())
+        if path not in used
+    ]
 
 
-def list_conversations(folder: str, recordings: Mapping[str, str],
-                       transcripts: Iterable[tuple[str, str]],
-                       parse_line: Callable[..., Part | None]) -> records.Listing:
+def list_conversations(
+    folder: str,
+    recordings: Mapping[str, str],
+    transcripts: Iterable[tuple[str, str]],
+    parse_line: Callable[..., Part | None],
+) -> records.Listing:
     """Lists the utterances of a corpus that has no split of its own, split by conversation.
 
     Of every hundred conversations the last is for the test, the one before it for validation.
@@ -163,8 +192,9 @@ def list_conversations(folder: str, recordings: Mapping[str, str],
     return records.Listing(train + unused(recordings, train + dev + test, folder), dev, test)
 
 
-def require_both(recordings: Sized, transcripts: Sized, folder: str, corpus_name: str,
-                 how_to_get: str) -> None:
+def require_both(
+    recordings: Sized, transcripts: Sized, folder: str, corpus_name: str, how_to_get: str
+) -> None:
     """Checks that a corpus has both recordings and transcripts.
 
     Args:
@@ -175,8 +205,13 @@ def require_both(recordings: Sized, transcripts: Sized, folder: str, corpus_name
     Raises:
       DataError: all of the audio files or all of the transcripts are missing.
     """
-    missing = [what for what, found in (('audio files', recordings), ('transcripts', transcripts))
-               if not found]
+    missing = [
+        what
+        for what, found in (('audio files', recordings), ('transcripts', transcripts))
+        if not found
+    ]
     if missing:
-        raise errors.DataError('%s: no %s in %s (ds_dataset_path); %s' % (
-            corpus_name, ' and no '.join(missing), folder, how_to_get))
+        raise errors.DataError(
+            '%s: no %s in %s (ds_dataset_path); %s'
+            % (corpus_name, ' and no '.join(missing), folder, how_to_get)
+        )

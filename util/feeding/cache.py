@@ -6,6 +6,7 @@ the audio file has the size and the modification time that it had. What is damag
 anew. No run depends on a cache: where it cannot be written, one warning says so, and the run goes
 on without it.
 """
+
 import contextlib
 import hashlib
 import logging
@@ -23,8 +24,8 @@ from util import audio, records
 
 log = logging.getLogger(__name__)
 
-LOCK_TIMEOUT_S = 60    # s; other runs may write to the same cache
-ROWS_AT_ONCE = 5000    # headers that are written in one transaction
+LOCK_TIMEOUT_S = 60  # s; other runs may write to the same cache
+ROWS_AT_ONCE = 5000  # headers that are written in one transaction
 WRITE_BYTES = 4 << 20  # bytes of features that are written in one transaction
 
 
@@ -58,8 +59,9 @@ def _connect(path, schema):
     """Opens the database at `path`, or makes it with the schema; a damaged one is replaced."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
     for attempt in (1, 2):
-        connection = sqlite3.connect(path, timeout=LOCK_TIMEOUT_S, check_same_thread=False,
-                                     isolation_level=None)
+        connection = sqlite3.connect(
+            path, timeout=LOCK_TIMEOUT_S, check_same_thread=False, isolation_level=None
+        )
         try:
             connection.execute('PRAGMA synchronous=NORMAL')
             connection.execute(schema)
@@ -104,9 +106,12 @@ class HeaderCache:
         self._known: dict[str, list] = {}
         self._new: dict[str, list] = {}
         with _tolerant(self):
-            self._database = _connect(self.path, 'CREATE TABLE IF NOT EXISTS headers (path TEXT '
-                                      'PRIMARY KEY, bytes INT, mtime INT, rate INT, channels INT, '
-                                      'frames INT)')
+            self._database = _connect(
+                self.path,
+                'CREATE TABLE IF NOT EXISTS headers (path TEXT '
+                'PRIMARY KEY, bytes INT, mtime INT, rate INT, channels INT, '
+                'frames INT)',
+            )
 
     def load(self, paths: Iterable[str]) -> None:
         """Reads what is known of these files, all at once."""
@@ -144,7 +149,8 @@ class HeaderCache:
                     with _transaction(self._database):
                         self._database.executemany(
                             'INSERT OR REPLACE INTO headers VALUES (?, ?, ?, ?, ?, ?)',
-                            rows[start:start + ROWS_AT_ONCE])
+                            rows[start : start + ROWS_AT_ONCE],
+                        )
                 self._database.close()
         self._known, self._new = {}, {}
 
@@ -152,11 +158,11 @@ class HeaderCache:
 class _Place(NamedTuple):
     """Where the features of an utterance lie."""
 
-    bytes: int   # size of the audio file
-    mtime: int   # ns, modification time of the audio file
+    bytes: int  # size of the audio file
+    mtime: int  # ns, modification time of the audio file
     offset: int  # bytes from the start of the file of features
-    rows: int    # time steps
-    crc: int     # checksum of the features
+    rows: int  # time steps
+    crc: int  # checksum of the features
 
 
 class FeatureCache:
@@ -170,8 +176,9 @@ class FeatureCache:
       limit_bytes: size beyond which the file does not grow.
     """
 
-    def __init__(self, directory: str, name: str, settings: tuple, columns: int,
-                 limit_bytes: float):
+    def __init__(
+        self, directory: str, name: str, settings: tuple, columns: int, limit_bytes: float
+    ):
         digest = hashlib.sha256(repr(settings).encode()).hexdigest()[:16]
         self.path = os.path.join(directory, 'features-%s-%s' % (name.replace(',', '+'), digest))
         self.broken = False
@@ -182,9 +189,12 @@ class FeatureCache:
         self._unwritten: list[tuple] = []
         self._unwritten_bytes = 0
         with _tolerant(self):
-            self._database = _connect(self.path + '.sqlite', 'CREATE TABLE IF NOT EXISTS places '
-                                      '(utterance TEXT PRIMARY KEY, bytes INT, mtime INT, '
-                                      'offset INT, rows INT, crc INT)')
+            self._database = _connect(
+                self.path + '.sqlite',
+                'CREATE TABLE IF NOT EXISTS places '
+                '(utterance TEXT PRIMARY KEY, bytes INT, mtime INT, '
+                'offset INT, rows INT, crc INT)',
+            )
             self._file = open(self.path + '.bin', 'a+b')  # noqa: SIM115 - until `close`
             for key, *place in self._database.execute('SELECT * FROM places'):
                 if _are_numbers(place):
@@ -193,9 +203,15 @@ class FeatureCache:
     @staticmethod
     def key(utterance: records.Utterance) -> str:
         """Returns the key of an utterance: its file and the part of it."""
-        return '|'.join([absolute(utterance.wav_filename), *(
-            '' if part is None else str(part)
-            for part in (utterance.start_s, utterance.stop_s, utterance.channel))])
+        return '|'.join(
+            [
+                absolute(utterance.wav_filename),
+                *(
+                    '' if part is None else str(part)
+                    for part in (utterance.start_s, utterance.stop_s, utterance.channel)
+                ),
+            ]
+        )
 
     def get(self, utterance: records.Utterance) -> np.ndarray | None:
         """Returns the features of an utterance, float32 [n_steps, n_input]; None where they are not
@@ -216,7 +232,7 @@ class FeatureCache:
                 size = os.fstat(self._file.fileno()).st_size
                 if size > len(self._map):
                     self._map = mmap.mmap(self._file.fileno(), size, access=mmap.ACCESS_READ)
-        return memoryview(self._map)[offset:offset + count]
+        return memoryview(self._map)[offset : offset + count]
 
     @staticmethod
     def state(utterance: records.Utterance) -> tuple[int, int] | None:
@@ -226,8 +242,9 @@ class FeatureCache:
         except (OSError, ValueError):
             return None
 
-    def put(self, utterance: records.Utterance, features: np.ndarray, state: tuple[int, int]
-            ) -> None:
+    def put(
+        self, utterance: records.Utterance, features: np.ndarray, state: tuple[int, int]
+    ) -> None:
         """Keeps features if there is room. They are written later, by `flush` at the latest.
 
         Args:
@@ -258,13 +275,18 @@ class FeatureCache:
             for key, state, rows, data in entries:
                 if offset + len(data) > self._limit:
                     self._full = True
-                    log.info('the feature cache %s.bin has reached its limit of %g GB; further '
-                             'features are computed each time', self.path, self._limit / 1e9)
+                    log.info(
+                        'the feature cache %s.bin has reached its limit of %g GB; further '
+                        'features are computed each time',
+                        self.path,
+                        self._limit / 1e9,
+                    )
                     break
                 self._file.write(data)
                 place = _Place(*state, offset, rows, zlib.crc32(data))
-                self._database.execute('INSERT OR REPLACE INTO places VALUES (?, ?, ?, ?, ?, ?)',
-                                       (key, *place))
+                self._database.execute(
+                    'INSERT OR REPLACE INTO places VALUES (?, ?, ?, ?, ?, ?)', (key, *place)
+                )
                 self._places[key] = place
                 offset += len(data)
             self._file.flush()

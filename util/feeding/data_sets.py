@@ -3,6 +3,7 @@
 `make_data_sets` checks what an importer lists and leaves out what cannot be used. A `DataSet` puts
 its utterances in order, cuts the order into steps, and reads what the queue takes of each.
 """
+
 import collections
 import copy
 import logging
@@ -16,7 +17,7 @@ from util.feeding import cache, linked
 
 log = logging.getLogger(__name__)
 
-FEATURES_VERSION = 1    # goes up where util/audio.py computes other features: old caches are left
+FEATURES_VERSION = 1  # goes up where util/audio.py computes other features: old caches are left
 NAMED_EXCLUSIONS = 100  # utterances that are named one by one; the rest is counted
 
 
@@ -53,7 +54,9 @@ def make_data_sets(config, alphabet, listing):
     excluded = {utterance: reason for utterance, (reason, info) in checked.items() if not info}
     sources = collections.Counter(
         (info.rate, 1 if utterance.channel is not None else info.channels)
-        for utterance, (_, info) in checked.items() if info)
+        for utterance, (_, info) in checked.items()
+        if info
+    )
     _log_exclusions(excluded, len(checked))
     _log_conversions(sources, config.sample_rate)
     return DataSets(*sets, excluded, _stages(sets[0], config))
@@ -62,7 +65,7 @@ def make_data_sets(config, alphabet, listing):
 def _first(utterances, limit, config):
     """Returns the first `limit` utterances, of linked corpora the first of each; 0: all."""
     if not limit or not config.linked_weights:
-        return utterances[:limit or None]
+        return utterances[: limit or None]
     kept, counts = [], collections.Counter()
     for utterance in utterances:
         counts[utterance.corpus] += 1
@@ -76,8 +79,9 @@ def _feature_cache(config):
     if not config.feature_cache:
         return None
     settings = (FEATURES_VERSION, config.sample_rate, config.n_input, config.feature_stride)
-    return cache.FeatureCache(config.cache_dir, config.importer, settings, config.n_input,
-                              config.feature_cache_gb * 1e9)
+    return cache.FeatureCache(
+        config.cache_dir, config.importer, settings, config.n_input, config.feature_cache_gb * 1e9
+    )
 
 
 # Validation
@@ -96,7 +100,8 @@ def _check(utterance, headers, config, alphabet):
         return 'empty transcript', None
     if unknown:
         return 'characters outside the alphabet: %s' % ', '.join(
-            text.describe_char(char) for char in unknown), None
+            text.describe_char(char) for char in unknown
+        ), None
     try:
         info = headers.info(utterance.wav_filename)
         audio.check_channel(info, utterance.channel)
@@ -117,7 +122,10 @@ def _too_short_for_ctc(steps, transcript):
     if steps >= 2 * len(transcript) or steps >= text.required_steps(transcript):
         return None
     return 'too short for its transcript: %d time steps, CTC needs %d for %d labels' % (
-        steps, text.required_steps(transcript), len(transcript))
+        steps,
+        text.required_steps(transcript),
+        len(transcript),
+    )
 
 
 def _log_exclusions(excluded, n_utterances):
@@ -140,8 +148,11 @@ def _log_conversions(sources, sample_rate):
         other_rates[rate] += count
     del other_rates[sample_rate]
     if other_rates:
-        log.info('resampled to %d Hz: %s', sample_rate, ', '.join(
-            '%d from %d Hz' % (n, rate) for rate, n in sorted(other_rates.items())))
+        log.info(
+            'resampled to %d Hz: %s',
+            sample_rate,
+            ', '.join('%d from %d Hz' % (n, rate) for rate, n in sorted(other_rates.items())),
+        )
     several = sum(n for (_, channels), n in sources.items() if channels > 1)
     if several:
         log.info('mixed down to one channel (mean): %d', several)
@@ -163,8 +174,12 @@ def _stages(train, config):
         if config.training_iters and len(train) and not len(stage):
             raise errors.DataError(
                 'ds_segment_lengths: no training utterance has at most %d time steps, the '
-                'shortest has %d' % (length, min(
-                    example.n_steps for part in train.parts for example in part.examples)))
+                'shortest has %d'
+                % (
+                    length,
+                    min(example.n_steps for part in train.parts for example in part.examples),
+                )
+            )
     return stages
 
 
@@ -175,16 +190,19 @@ def _link(train, config):
     Raises:
       DataError: no utterance of a corpus can be used.
     """
-    weights = {name: weight for name, weight in zip(config.corpora, config.linked_weights)
-               if weight}
+    weights = {
+        name: weight for name, weight in zip(config.corpora, config.linked_weights) if weight
+    }
     if len(weights) < 2 or not len(train) or not config.training_iters:
         return train
     sets = []
     for name in weights:
         sets.append(train.subset(lambda example, name=name: example.utterance.corpus == name))
         if not len(sets[-1]):
-            raise errors.DataError('ds_importer_weights: no usable training utterance of %s is '
-                                   'left; its weight must be 0' % name)
+            raise errors.DataError(
+                'ds_importer_weights: no usable training utterance of %s is '
+                'left; its weight must be 0' % name
+            )
     return linked.LinkedSets(sets, list(weights.values()), config)
 
 
@@ -210,7 +228,9 @@ class DataSets:
     def with_queues(self):
         """Returns the DataSets that need a queue each, in the order of their `queue_index`."""
         return [data_set for stage in self.stages for data_set in stage.parts] + [
-            self.dev, self.test]
+            self.dev,
+            self.test,
+        ]
 
 
 class DataSet:
@@ -280,8 +300,10 @@ class DataSet:
         elif order == 'bucketed':
             buckets = np.array_split(by_length, min(self._config.numbuckets, len(by_length)) or 1)
             by_length = np.concatenate([rng.permutation(bucket) for bucket in buckets])
-        steps = [by_length[start:start + self.step_size]
-                 for start in range(0, len(by_length), self.step_size)]
+        steps = [
+            by_length[start : start + self.step_size]
+            for start in range(0, len(by_length), self.step_size)
+        ]
         if order == 'bucketed':
             steps = [steps[i] for i in rng.permutation(len(steps))]
         return [step.tolist() for step in steps]
@@ -332,16 +354,25 @@ class DataSet:
             if self.examples[index].utterance not in self._unreadable:
                 self._unreadable.add(self.examples[index].utterance)
                 log.warning('excluded %s: %s', self.examples[index].utterance.name, reason)
-                log.warning('%d of %d %s utterances excluded while reading',
-                            len(self._unreadable), len(self.examples), self.name)
+                log.warning(
+                    '%d of %d %s utterances excluded while reading',
+                    len(self._unreadable),
+                    len(self.examples),
+                    self.name,
+                )
 
 
 def _update_settings(config):
     """Returns, as text, what an update is made of beyond a batch; empty where it is one batch."""
     if not config.accumulates:
         return ''
-    return repr((config.numbatches_to_aggregate, config.linked_weights,
-                 config.normalize_gradients and config.loss_norm))
+    return repr(
+        (
+            config.numbatches_to_aggregate,
+            config.linked_weights,
+            config.normalize_gradients and config.loss_norm,
+        )
+    )
 
 
 def _compute_features(utterance, config):
@@ -350,7 +381,13 @@ def _compute_features(utterance, config):
     Raises:
       AudioError: the file cannot be read.
     """
-    samples = audio.read_audio(utterance.wav_filename, config.sample_rate, utterance.start_s,
-                               utterance.stop_s, utterance.channel)
-    return audio.mfcc(samples, config.sample_rate, config.n_input,
-                      config.feature_stride).astype(np.float32)
+    samples = audio.read_audio(
+        utterance.wav_filename,
+        config.sample_rate,
+        utterance.start_s,
+        utterance.stop_s,
+        utterance.channel,
+    )
+    return audio.mfcc(samples, config.sample_rate, config.n_input, config.feature_stride).astype(
+        np.float32
+    )

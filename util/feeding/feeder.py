@@ -3,6 +3,7 @@
 Each data set has a `tf.PaddingFIFOQueue`, from which the graph takes one batch for all towers a
 step. A `Feeder` reads the utterances of a set ahead of the graph and fills its queue.
 """
+
 import collections
 import concurrent.futures
 import os
@@ -17,7 +18,7 @@ from util.feeding import linked
 from util.tf1 import tf
 
 N_READERS = min(4, os.cpu_count() or 1)  # threads that compute features
-MAX_ANNOUNCED = 8     # steps that a feeder is ahead at most, where the queue doesn't hold it back
+MAX_ANNOUNCED = 8  # steps that a feeder is ahead at most, where the queue doesn't hold it back
 CLOSED_CHECK_S = 0.1  # s, how often a feeder that waits looks whether it is to end
 
 
@@ -35,12 +36,17 @@ class UtteranceQueue:
         self._n_context, n_input = data_set.n_context, data_set.n_input
         with tf.name_scope('queue_' + data_set.name), tf.device('/cpu:0'):
             self.queue = tf.PaddingFIFOQueue(
-                capacity=2 * data_set.step_size, dtypes=[tf.float32, tf.int32, tf.int32, tf.int32],
-                shapes=[[None, n_input], [], [None], []], name='utterances')
-            self._elements = [tf.placeholder(tf.float32, [None, None, n_input], 'frames'),
-                              tf.placeholder(tf.int32, [None], 'n_steps'),
-                              tf.placeholder(tf.int32, [None, None], 'labels'),
-                              tf.placeholder(tf.int32, [None], 'n_labels')]
+                capacity=2 * data_set.step_size,
+                dtypes=[tf.float32, tf.int32, tf.int32, tf.int32],
+                shapes=[[None, n_input], [], [None], []],
+                name='utterances',
+            )
+            self._elements = [
+                tf.placeholder(tf.float32, [None, None, n_input], 'frames'),
+                tf.placeholder(tf.int32, [None], 'n_steps'),
+                tf.placeholder(tf.int32, [None, None], 'labels'),
+                tf.placeholder(tf.int32, [None], 'n_labels'),
+            ]
             self._enqueue = self.queue.enqueue_many(self._elements)
             self._close = self.queue.close(cancel_pending_enqueues=True)
 
@@ -118,8 +124,9 @@ class Feeder:
         self._ready = queue.Queue(MAX_ANNOUNCED)
         self._closed, self._ended = threading.Event(), False
         self.waited = 0.0
-        self._thread = threading.Thread(target=self._run, daemon=True,
-                                        name='feeder-' + data_set.name)
+        self._thread = threading.Thread(
+            target=self._run, daemon=True, name='feeder-' + data_set.name
+        )
         self._thread.start()
 
     def __enter__(self):
@@ -184,8 +191,14 @@ class Feeder:
                 step = next(steps, _LAST)
                 if step is _LAST:
                     break
-                pending.append(step and (step[0], step[1], [
-                    readers.submit(self._read_all, part) for part in _parts(step[1])]))
+                pending.append(
+                    step
+                    and (
+                        step[0],
+                        step[1],
+                        [readers.submit(self._read_all, part) for part in _parts(step[1])],
+                    )
+                )
             if not pending:
                 return
             self._announce(pending.popleft())
@@ -222,8 +235,14 @@ class Feeder:
                 return
             raise
         self._announce_when_there_is_room(
-            records.Step(index, [data_set.examples[i] for i in read], data_set.queue_index, 1.0,
-                         data_set.ends_update(index)))
+            records.Step(
+                index,
+                [data_set.examples[i] for i in read],
+                data_set.queue_index,
+                1.0,
+                data_set.ends_update(index),
+            )
+        )
 
 
 class LinkedFeeder:
@@ -257,8 +276,10 @@ class LinkedFeeder:
         for index in range(first, self._linked.total_batches):
             which = index % len(self._batches)
             yield next(self._batches[which])._replace(
-                index=index, weight=self._linked.weights[which],
-                ends_update=self._linked.ends_update(index))
+                index=index,
+                weight=self._linked.weights[which],
+                ends_update=self._linked.ends_update(index),
+            )
 
     def close(self):
         """Ends the threads of all sets."""
@@ -276,13 +297,12 @@ def _parts(indices):
     """Returns the indices of a step, cut for the reader threads: each in its own part, but few
     parts, as handing a part over costs more than reading a short utterance from the cache."""
     size = -(-len(indices) // N_READERS)
-    return [indices[start:start + size] for start in range(0, len(indices), size)]
+    return [indices[start : start + size] for start in range(0, len(indices), size)]
 
 
 def _padded(arrays):
     """Returns arrays of unequal length as one, [len(arrays), longest, ...], padded with zeros."""
-    padded = np.zeros((len(arrays), max(map(len, arrays)), *arrays[0].shape[1:]),
-                      arrays[0].dtype)
+    padded = np.zeros((len(arrays), max(map(len, arrays)), *arrays[0].shape[1:]), arrays[0].dtype)
     for row, array in zip(padded, arrays):
-        row[:len(array)] = array
+        row[: len(array)] = array
     return padded

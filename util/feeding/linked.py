@@ -1,4 +1,5 @@
 """Several corpora linked for training: each has a weight and a queue of its own."""
+
 import zlib
 
 
@@ -12,8 +13,9 @@ def ends_update(index, total_batches, n_parts, config):
       n_parts: batches of a round.
       config: Config; its numbatches_to_aggregate.
     """
-    return ((index + 1) % (n_parts * config.numbatches_to_aggregate) == 0
-            or index + 1 == total_batches)
+    return (index + 1) % (
+        n_parts * config.numbatches_to_aggregate
+    ) == 0 or index + 1 == total_batches
 
 
 class LinkedSets:
@@ -54,13 +56,17 @@ class LinkedSets:
         """Returns LinkedSets of the utterances of at most `length` time steps, without a set that
         has none of them."""
         pairs = [(part.up_to(length), weight) for part, weight in zip(self.parts, self.weights)]
-        return LinkedSets([part for part, _ in pairs if len(part)],
-                          [weight for part, weight in pairs if len(part)], self._config)
+        return LinkedSets(
+            [part for part, _ in pairs if len(part)],
+            [weight for part, weight in pairs if len(part)],
+            self._config,
+        )
 
     def order_checksum(self, epoch):
         """Returns a number as that of DataSet.order_checksum, of all sets together."""
-        sums = [part.order_checksum(self.position(part, epoch * self.rounds)[0])
-                for part in self.parts]
+        sums = [
+            part.order_checksum(self.position(part, epoch * self.rounds)[0]) for part in self.parts
+        ]
         return zlib.crc32(repr(sums).encode())
 
     @staticmethod

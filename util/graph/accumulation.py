@@ -9,6 +9,7 @@ the loss is the batch's mean and the norm is 1, so that large and small batches 
 
 Source: the trainer of Nabu-MSSS.
 """
+
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -22,7 +23,7 @@ class Mean(NamedTuple):
     """What the batches of an update come to: their sums over the sum of their norms."""
 
     gradients: list[tuple[tf.Tensor, tf.Variable]]  # each float32 of its variable's shape
-    loss: tf.Tensor                                 # float64 scalar
+    loss: tf.Tensor  # float64 scalar
 
 
 def batch_counter() -> tf.Variable:
@@ -48,12 +49,22 @@ class Accumulators:
 
     def reset(self) -> tf.Operation:
         """Returns one operation that sets all sums, and the number of batches, to 0."""
-        return tf.group(*[tf.assign(total, tf.zeros_like(total)) for total in (
-            *self._sums, self._loss, self._norm, self._n_batches)], name='reset')
+        return tf.group(
+            *[
+                tf.assign(total, tf.zeros_like(total))
+                for total in (*self._sums, self._loss, self._norm, self._n_batches)
+            ],
+            name='reset',
+        )
 
-    def add(self, gradients: Sequence[tuple[tf.Tensor, tf.Variable]], loss: tf.Tensor,
-            weight: tf.Tensor | float, norm: tf.Tensor | float, scale: tf.Tensor | float
-            ) -> tf.Operation:
+    def add(
+        self,
+        gradients: Sequence[tuple[tf.Tensor, tf.Variable]],
+        loss: tf.Tensor,
+        weight: tf.Tensor | float,
+        norm: tf.Tensor | float,
+        scale: tf.Tensor | float,
+    ) -> tf.Operation:
         """Returns the operation that adds a batch to the sums.
 
         Args:
@@ -67,22 +78,28 @@ class Accumulators:
         """
         of_variable = {variable.ref(): gradient for gradient, variable in gradients}
         factor = tf.cast(weight, tf.float32) * tf.cast(scale, tf.float32)
-        sums = [tf.assign_add(total, factor * of_variable[variable.ref()])
-                for total, variable in zip(self._sums, self._variables)]
+        sums = [
+            tf.assign_add(total, factor * of_variable[variable.ref()])
+            for total, variable in zip(self._sums, self._variables)
+        ]
         # The number of batches seeds this batch's dropout, which has read it once the gradients
         # are there.
         with tf.control_dependencies(sums):
             counted = tf.assign_add(self._n_batches, 1)
         return tf.group(
-            *sums, tf.assign_add(self._loss, tf.cast(factor * loss, tf.float64)),
+            *sums,
+            tf.assign_add(self._loss, tf.cast(factor * loss, tf.float64)),
             tf.assign_add(self._norm, tf.cast(weight, tf.float64) * tf.cast(norm, tf.float64)),
-            counted)
+            counted,
+        )
 
     def mean(self) -> Mean:
         """Returns the sums divided by the norm; they are NaN where no batch was added."""
         norm = self._norm.read_value()
-        gradients = [(total.read_value() / tf.cast(norm, total.dtype.base_dtype), variable)
-                     for total, variable in zip(self._sums, self._variables)]
+        gradients = [
+            (total.read_value() / tf.cast(norm, total.dtype.base_dtype), variable)
+            for total, variable in zip(self._sums, self._variables)
+        ]
         return Mean(gradients, self._loss.read_value() / norm)
 
 
@@ -108,8 +125,9 @@ def norm_and_scale(batch: records.Batch, config: settings.Config) -> tuple[Any, 
     return n_utterances, n_utterances
 
 
-def clip(gradients: Sequence[tuple[tf.Tensor, tf.Variable]], config: settings.Config
-         ) -> list[tuple[tf.Tensor, tf.Variable]]:
+def clip(
+    gradients: Sequence[tuple[tf.Tensor, tf.Variable]], config: settings.Config
+) -> list[tuple[tf.Tensor, tf.Variable]]:
     """Clips every element of the gradients, then the norm of all gradients together.
 
     Args:
@@ -120,8 +138,10 @@ def clip(gradients: Sequence[tuple[tf.Tensor, tf.Variable]], config: settings.Co
     """
     values = [value for value, _ in gradients]
     if config.clip_grad_value:
-        values = [tf.clip_by_value(value, -config.clip_grad_value, config.clip_grad_value)
-                  for value in values]
+        values = [
+            tf.clip_by_value(value, -config.clip_grad_value, config.clip_grad_value)
+            for value in values
+        ]
     if config.clip_grad_norm:
         values, _ = tf.clip_by_global_norm(values, config.clip_grad_norm)
     return [(value, variable) for value, (_, variable) in zip(values, gradients)]

@@ -2,6 +2,7 @@
 
 R = T*B rows, T = n_steps, B = batch_size in comments on shapes.
 """
+
 from typing import Any, NamedTuple
 
 from util.tf1 import tf
@@ -11,7 +12,7 @@ class Dropout(NamedTuple):
     """The switch and the seed of dropout in a training graph."""
 
     is_training: Any  # bool scalar; where it is False nothing is dropped
-    seed: Any         # int64 [2], of the masks of one tower in one step
+    seed: Any  # int64 [2], of the masks of one tower in one step
 
 
 def clipped_relu(x, weights, bias, ceiling, keep=None):
@@ -29,6 +30,7 @@ def clipped_relu(x, weights, bias, ceiling, keep=None):
     Returns:
       float32 [R, units].
     """
+
     @tf.custom_gradient
     def output_and_gradient(x, weights, bias):
         y = tf.minimum(tf.nn.relu(tf.nn.bias_add(tf.matmul(x, weights), bias)), ceiling)
@@ -41,9 +43,11 @@ def clipped_relu(x, weights, bias, ceiling, keep=None):
             with tf.control_dependencies([d_y]):  # not before, as it would only take up memory
                 features = y * to_six
             d_z = tf.raw_ops.Relu6Grad(gradients=d_y, features=features)
-            return (tf.matmul(d_z, weights, transpose_b=True),
-                    tf.matmul(x, d_z, transpose_a=True),
-                    tf.raw_ops.BiasAddGrad(out_backprop=d_z))
+            return (
+                tf.matmul(d_z, weights, transpose_b=True),
+                tf.matmul(x, d_z, transpose_a=True),
+                tf.raw_ops.BiasAddGrad(out_backprop=d_z),
+            )
 
         return y, gradient
 
@@ -68,8 +72,13 @@ def dropout_mask(rows, units, rate, layer, dropout):
     dropped = min(round(rate * 2**16), 2**16 - 1)  # of as many values
 
     def draw():
-        pairs = tf.random.stateless_uniform([rows, -(-units // 2)], dropout.seed + [0, layer],
-                                            minval=None, maxval=None, dtype=tf.uint32)
+        pairs = tf.random.stateless_uniform(
+            [rows, -(-units // 2)],
+            dropout.seed + [0, layer],
+            minval=None,
+            maxval=None,
+            dtype=tf.uint32,
+        )
         values = tf.reshape(tf.bitcast(pairs, tf.uint16), [rows, -1])[:, :units]
         return tf.cast(values >= tf.constant(dropped, tf.uint16), tf.float32)
 

@@ -12,13 +12,14 @@ own    the fastest on CPUs: one matrix product gives the inputs' share of the ga
 block  TensorFlow's BlockLSTM, one operation for all steps of a direction; on CPUs and GPUs
 cudnn  cuDNN's LSTM; on GPUs only
 """
+
 from collections.abc import Sequence
 
 from util.tf1 import tf
 
 FORGET_BIAS = 1.0  # added to the forget gate in the cell, not stored (BasicLSTMCell's default)
 IMPLEMENTATIONS = ('own', 'block', 'cudnn')
-NEVER = -1e30      # added before the activation past an utterance's end, so that it gives 0
+NEVER = -1e30  # added before the activation past an utterance's end, so that it gives 0
 STEPS_A_ROUND = 4  # time steps in a round of tf.while_loop; a round itself costs as much as some
 
 # T = n_steps, B = batch_size, n_in = values of an input, N = n_cell_dim. All tensors are float32
@@ -27,9 +28,14 @@ STEPS_A_ROUND = 4  # time steps in a round of tf.while_loop; a round itself cost
 # of the loss with respect to x.
 
 
-def bidirectional_lstm(inputs: tf.Tensor, seq_length: tf.Tensor, forward: Sequence[tf.Tensor],
-                       backward: Sequence[tf.Tensor], implementation: str = 'own',
-                       is_training: bool = True) -> tf.Tensor:
+def bidirectional_lstm(
+    inputs: tf.Tensor,
+    seq_length: tf.Tensor,
+    forward: Sequence[tf.Tensor],
+    backward: Sequence[tf.Tensor],
+    implementation: str = 'own',
+    is_training: bool = True,
+) -> tf.Tensor:
     """Runs an LSTM forward in time and another one backward over the same input.
 
     The backward chain starts at the last step of each utterance, not at the end of the padding.
@@ -45,20 +51,28 @@ def bidirectional_lstm(inputs: tf.Tensor, seq_length: tf.Tensor, forward: Sequen
     Source: bidirectional_dynamic_rnn over two BasicLSTMCells, as in the notebook's BiRNN.
     """
     (kernel_fw, bias_fw), (kernel_bw, bias_bw) = [
-        [tf.convert_to_tensor(w) for w in pair] for pair in (forward, backward)]
+        [tf.convert_to_tensor(w) for w in pair] for pair in (forward, backward)
+    ]
     mask = tf.transpose(tf.sequence_mask(seq_length, tf.shape(inputs)[0], dtype=inputs.dtype))
     mask = mask[:, :, None]  # [T, B, 1]
     if implementation == 'own':
         # Each direction has a loop of its own, so that the two do not wait for each other.
         outputs = [
             _own(inputs, mask, kernel_fw, bias_fw, reverse=False, is_training=is_training),
-            _own(inputs, mask, kernel_bw, bias_bw, reverse=True, is_training=is_training)]
+            _own(inputs, mask, kernel_bw, bias_bw, reverse=True, is_training=is_training),
+        ]
     else:
         run = {'block': _block, 'cudnn': _cudnn}[implementation]
         reversed_inputs = tf.reverse_sequence(inputs, seq_length, seq_axis=0, batch_axis=1)
-        outputs = [run(inputs, seq_length, kernel_fw, bias_fw) * mask, tf.reverse_sequence(
-            run(reversed_inputs, seq_length, kernel_bw, bias_bw) * mask, seq_length, seq_axis=0,
-            batch_axis=1)]
+        outputs = [
+            run(inputs, seq_length, kernel_fw, bias_fw) * mask,
+            tf.reverse_sequence(
+                run(reversed_inputs, seq_length, kernel_bw, bias_bw) * mask,
+                seq_length,
+                seq_axis=0,
+                batch_axis=1,
+            ),
+        ]
     return tf.concat(outputs, axis=2)
 
 
@@ -94,9 +108,13 @@ def _own(inputs, mask, kernel, bias, reverse, is_training):
             d_gates = _run_backward(d_outputs, kernel[n_in:], kept, reverse)
             d_gates = tf.reshape(d_gates, [-1, 4 * n_cell])  # [T*B, 4*N]
             d_inputs = tf.matmul(d_gates, kernel[:n_in], transpose_b=True)
-            d_kernel = tf.concat([
-                tf.matmul(flat_inputs, d_gates, transpose_a=True),
-                tf.matmul(tf.reshape(before, [-1, n_cell]), d_gates, transpose_a=True)], axis=0)
+            d_kernel = tf.concat(
+                [
+                    tf.matmul(flat_inputs, d_gates, transpose_a=True),
+                    tf.matmul(tf.reshape(before, [-1, n_cell]), d_gates, transpose_a=True),
+                ],
+                axis=0,
+            )
             d_bias = tf.raw_ops.BiasAddGrad(out_backprop=d_gates)
             return tf.reshape(d_inputs, tf.shape(inputs)), None, d_kernel, d_bias
 
@@ -121,8 +139,10 @@ def _project(flat_inputs, kernel, bias, shape):
     biases = tf.split(bias, 4)
     biases[2] += FORGET_BIAS
     shape = tf.concat([shape[:2], biases[0].shape], axis=0)
-    return [tf.reshape(tf.nn.bias_add(tf.matmul(flat_inputs, w), b), shape)
-            for w, b in zip(tf.split(kernel, 4, axis=1), biases)]
+    return [
+        tf.reshape(tf.nn.bias_add(tf.matmul(flat_inputs, w), b), shape)
+        for w, b in zip(tf.split(kernel, 4, axis=1), biases)
+    ]
 
 
 def _repeat(n_steps, step, state):
@@ -137,11 +157,13 @@ def _repeat(n_steps, step, state):
     """
     k = tf.constant(0)
     for size in (STEPS_A_ROUND, 1):  # the second loop makes the steps that fill no round
+
         def body(k, *state, size=size):
             for _ in range(size):
                 state = step(k, *state)
                 k += 1
             return (k, *state)
+
         k, *state = tf.while_loop(lambda k, *_, size=size: k + size <= n_steps, body, (k, *state))
     return state
 
@@ -203,16 +225,32 @@ def _run_backward(d_outputs, recurrent, kept, reverse):
     zero, no_peephole = tf.zeros_like(d_outputs[0]), tf.zeros([n_cell])
     # LSTMBlockCellGrad is the cell's gradient in one operation. These inputs only give it shapes,
     # or serve peepholes, which BasicLSTMCell does not have.
-    unused = {'x': zero[:, :0], 'cs': zero, 'h_prev': zero, 'w': recurrent, 'wci': no_peephole,
-              'wcf': no_peephole, 'wco': no_peephole, 'b': tf.zeros([4 * n_cell]),
-              'use_peephole': False}
+    unused = {
+        'x': zero[:, :0],
+        'cs': zero,
+        'h_prev': zero,
+        'w': recurrent,
+        'wci': no_peephole,
+        'wcf': no_peephole,
+        'wco': no_peephole,
+        'b': tf.zeros([4 * n_cell]),
+        'use_peephole': False,
+    }
 
     def step(k, c, kept, d_c, d_h, d_gates):
         t = k if reverse else n_steps - 1 - k
         kept, (c_before, i, j, f, o) = _pop(kept, 5, zero.shape)
         d_c, d_z, *_ = tf.raw_ops.LSTMBlockCellGrad(
-            cs_prev=c_before, i=i, f=f, o=o, ci=j, co=tf.tanh(c), cs_grad=d_c,
-            h_grad=d_h + d_outputs[t], **unused)
+            cs_prev=c_before,
+            i=i,
+            f=f,
+            o=o,
+            ci=j,
+            co=tf.tanh(c),
+            cs_grad=d_c,
+            h_grad=d_h + d_outputs[t],
+            **unused,
+        )
         return c_before, kept, d_c, tf.matmul(d_z, transposed), d_gates.write(t, d_z)
 
     return _repeat(n_steps, step, (*kept, zero, zero, _array(n_steps)))[-1].stack()
@@ -230,8 +268,9 @@ def _array(size):
 
 def _empty_list():
     """Returns a tensor list, variant scalar, for float32 tensors of any shape."""
-    return tf.raw_ops.EmptyTensorList(element_shape=-1, max_num_elements=-1,
-                                      element_dtype=tf.float32)
+    return tf.raw_ops.EmptyTensorList(
+        element_shape=-1, max_num_elements=-1, element_dtype=tf.float32
+    )
 
 
 def _push(steps, tensors):
@@ -253,8 +292,9 @@ def _pop(steps, count, shape):
     """
     tensors = []
     for _ in range(count):
-        steps, tensor = tf.raw_ops.TensorListPopBack(input_handle=steps, element_shape=-1,
-                                                     element_dtype=tf.float32)
+        steps, tensor = tf.raw_ops.TensorListPopBack(
+            input_handle=steps, element_shape=-1, element_dtype=tf.float32
+        )
         tensor.set_shape(shape)
         tensors.insert(0, tensor)
     return steps, tensors
@@ -277,17 +317,33 @@ def _block(inputs, seq_length, kernel, bias):
     _, n_cell = _split(kernel)
     zero, no_peephole = tf.zeros([tf.shape(inputs)[1], n_cell]), tf.zeros([n_cell])
     return tf.raw_ops.BlockLSTM(
-        seq_len_max=tf.shape(inputs, out_type=tf.int64)[0], x=inputs, cs_prev=zero, h_prev=zero,
-        w=kernel, wci=no_peephole, wcf=no_peephole, wco=no_peephole, b=bias,
-        forget_bias=FORGET_BIAS, cell_clip=-1.0).h
+        seq_len_max=tf.shape(inputs, out_type=tf.int64)[0],
+        x=inputs,
+        cs_prev=zero,
+        h_prev=zero,
+        w=kernel,
+        wci=no_peephole,
+        wcf=no_peephole,
+        wco=no_peephole,
+        b=bias,
+        forget_bias=FORGET_BIAS,
+        cell_clip=-1.0,
+    ).h
 
 
 def _cudnn(inputs, seq_length, kernel, bias):
     """Runs one direction forward in time by cuDNN. Arguments and result are those of `_block`."""
     zero = tf.zeros([1, tf.shape(inputs)[1], _split(kernel)[1]])
     return tf.raw_ops.CudnnRNNV3(
-        input=inputs, input_h=zero, input_c=zero, params=_cudnn_params(kernel, bias),
-        sequence_lengths=seq_length, rnn_mode='lstm', is_training=True, time_major=True).output
+        input=inputs,
+        input_h=zero,
+        input_c=zero,
+        params=_cudnn_params(kernel, bias),
+        sequence_lengths=seq_length,
+        rnn_mode='lstm',
+        is_training=True,
+        time_major=True,
+    ).output
 
 
 def _cudnn_params(kernel, bias):
@@ -310,16 +366,25 @@ def _cudnn_params(kernel, bias):
     i, f, j, o = in_order(bias)
     biases = [i, f + FORGET_BIAS, j, o]
     matrices = [tf.transpose(w) for part in (kernel[:n_in], kernel[n_in:]) for w in in_order(part)]
-    return tf.concat([tf.reshape(w, [-1]) for w in matrices] + biases +
-                     [tf.zeros_like(b) for b in biases], axis=0)
+    return tf.concat(
+        [tf.reshape(w, [-1]) for w in matrices] + biases + [tf.zeros_like(b) for b in biases],
+        axis=0,
+    )
 
 
 # The paper's layer
 
 
-def bidirectional_relu(inputs: tf.Tensor, seq_length: tf.Tensor, weights: tf.Tensor,
-                       bias: tf.Tensor, forward: tf.Tensor, backward: tf.Tensor, ceiling: float,
-                       is_training: bool = True) -> tf.Tensor:
+def bidirectional_relu(
+    inputs: tf.Tensor,
+    seq_length: tf.Tensor,
+    weights: tf.Tensor,
+    bias: tf.Tensor,
+    forward: tf.Tensor,
+    backward: tf.Tensor,
+    ceiling: float,
+    is_training: bool = True,
+) -> tf.Tensor:
     """Runs a clipped-ReLU layer forward and backward in time and adds up the two outputs.
 
     With g(z) = min(max(0, z), ceiling) and p_t = x_t weights + bias, which both directions share,
@@ -348,8 +413,10 @@ def bidirectional_relu(inputs: tf.Tensor, seq_length: tf.Tensor, weights: tf.Ten
         projected = tf.nn.bias_add(tf.matmul(flat_inputs, scaled), bias * to_six)
         projected = tf.reshape(projected, tf.concat([tf.shape(inputs)[:2], [n_cell]], axis=0))
         projected += (1 - mask[:, :, None]) * NEVER
-        chains = [_relu_forward(projected, forward, reverse=False),
-                  _relu_forward(projected, backward, reverse=True)]
+        chains = [
+            _relu_forward(projected, forward, reverse=False),
+            _relu_forward(projected, backward, reverse=True),
+        ]
 
         def gradient(d_outputs):
             d_outputs *= from_six
@@ -357,17 +424,21 @@ def bidirectional_relu(inputs: tf.Tensor, seq_length: tf.Tensor, weights: tf.Ten
             d_backward, d_b = _relu_backward(d_outputs, backward, *chains[1], reverse=True)
             d_projected = tf.reshape(d_f + d_b, [-1, n_cell])  # [T*B, N]
             d_inputs = tf.matmul(d_projected, scaled, transpose_b=True)
-            return (tf.reshape(d_inputs, tf.shape(inputs)),
-                    tf.matmul(flat_inputs, d_projected, transpose_a=True) * to_six,
-                    tf.raw_ops.BiasAddGrad(out_backprop=d_projected) * to_six,
-                    d_forward, d_backward)
+            return (
+                tf.reshape(d_inputs, tf.shape(inputs)),
+                tf.matmul(flat_inputs, d_projected, transpose_a=True) * to_six,
+                tf.raw_ops.BiasAddGrad(out_backprop=d_projected) * to_six,
+                d_forward,
+                d_backward,
+            )
 
         return (chains[0][0] + chains[1][0]) * from_six, gradient
 
     if not is_training:
         return output_and_gradient(inputs, weights, bias, forward, backward)[0]
-    return tf.custom_gradient(output_and_gradient)(inputs, *[
-        tf.convert_to_tensor(w) for w in (weights, bias, forward, backward)])
+    return tf.custom_gradient(output_and_gradient)(
+        inputs, *[tf.convert_to_tensor(w) for w in (weights, bias, forward, backward)]
+    )
 
 
 def _relu_forward(projected, recurrent, reverse):
@@ -415,6 +486,7 @@ def _relu_backward(d_outputs, recurrent, outputs, before, reverse):
 
     d_projected = _repeat(n_steps, step, (tf.zeros_like(d_outputs[0]), _array(n_steps)))[-1]
     d_projected = d_projected.stack()
-    d_recurrent = tf.matmul(tf.reshape(before, [-1, n_cell]),
-                            tf.reshape(d_projected, [-1, n_cell]), transpose_a=True)
+    d_recurrent = tf.matmul(
+        tf.reshape(before, [-1, n_cell]), tf.reshape(d_projected, [-1, n_cell]), transpose_a=True
+    )
     return d_recurrent, d_projected

@@ -4,6 +4,7 @@ Each module of this package offers two functions:
     list_utterances(config) returns the records.Listing of the corpus in `config.dataset_path`;
     read_data_sets(config, alphabet) returns the DataSets of this corpus alone.
 """
+
 import dataclasses
 import importlib
 import itertools
@@ -30,15 +31,21 @@ def read_data_sets(config: settings.Config, alphabet: text.Alphabet) -> data_set
     known = sorted(module.name for module in pkgutil.iter_modules(__path__))
     for name in names:
         if name not in known:
-            raise errors.ConfigError('ds_importer must be one of %s, or several with commas '
-                                     'between, got %r' % (', '.join(known), name))
+            raise errors.ConfigError(
+                'ds_importer must be one of %s, or several with commas '
+                'between, got %r' % (', '.join(known), name)
+            )
     if len(paths) != len(names):
-        raise errors.ConfigError('ds_dataset_path must be as many folders as ds_importer has '
-                                 'importers (%d), got %r' % (len(names), config.dataset_path))
+        raise errors.ConfigError(
+            'ds_dataset_path must be as many folders as ds_importer has '
+            'importers (%d), got %r' % (len(names), config.dataset_path)
+        )
     weights = config.linked_weights or [1.0] * len(names)
-    listings = [_list(name, corpus, dataclasses.replace(config, dataset_path=path))
-                for name, path, corpus, weight in zip(names, paths, config.corpora, weights)
-                if weight]
+    listings = [
+        _list(name, corpus, dataclasses.replace(config, dataset_path=path))
+        for name, path, corpus, weight in zip(names, paths, config.corpora, weights)
+        if weight
+    ]
     joined = records.Listing(*[list(itertools.chain(*parts)) for parts in zip(*listings)])
     return data_sets.make_data_sets(config, alphabet, joined)
 
@@ -49,8 +56,9 @@ def _list(name, corpus, config):
     listing = importlib.import_module('%s.%s' % (__name__, name)).list_utterances(config)
     if len(config.importers) == 1:
         return listing
-    return records.Listing(*[[utterance._replace(corpus=corpus) for utterance in part]
-                             for part in listing])
+    return records.Listing(
+        *[[utterance._replace(corpus=corpus) for utterance in part] for part in listing]
+    )
 
 
 def reader(module_name: str) -> Callable[[settings.Config, text.Alphabet], data_sets.DataSets]:
@@ -66,7 +74,8 @@ def reader(module_name: str) -> Callable[[settings.Config, text.Alphabet], data_
 
     def read_one(config: settings.Config, alphabet: text.Alphabet) -> data_sets.DataSets:
         """Returns the DataSets of this corpus alone."""
-        return read_data_sets(dataclasses.replace(config, importer=name, importer_weights=''),
-                              alphabet)
+        return read_data_sets(
+            dataclasses.replace(config, importer=name, importer_weights=''), alphabet
+        )
 
     return read_one

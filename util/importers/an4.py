@@ -12,6 +12,7 @@ One training speaker in ten is for validation, as there is no official set for i
 Licence: free for any use (an4/LICENSE). Size: 64 MB, 948 + 130 utterances.
 Address: www.speech.cs.cmu.edu/databases/an4
 """
+
 import os
 import re
 
@@ -21,11 +22,11 @@ from util.corpora import convert, corpus_files, fetch
 LISTS = os.path.join('an4', 'etc', 'an4_train.fileids')
 ARCHIVES = [fetch.Archive('http://www.speech.cs.cmu.edu/databases/an4/an4_sphere.tar.gz')]
 ENDINGS = ('.wav', '.sph', '.flac', '.raw')  # the first is taken where there are several
-RAW_RATE = 16000                             # Hz
-DEV_EVERY = 10                               # speakers
+RAW_RATE = 16000  # Hz
+DEV_EVERY = 10  # speakers
 LINE = re.compile(r'(.*)\(([^()\s]+)\)\s*')
-FILLER = re.compile(r'<\S*>|\+\+\S*\+\+')    # sentence ends, silences, noises
-VARIANT = re.compile(r'\(\d+\)$')            # of a pronunciation: A(2)
+FILLER = re.compile(r'<\S*>|\+\+\S*\+\+')  # sentence ends, silences, noises
+VARIANT = re.compile(r'\(\d+\)$')  # of a pronunciation: A(2)
 
 read_data_sets = importers.reader(__name__)
 
@@ -42,10 +43,13 @@ def list_utterances(config: settings.Config) -> records.Listing:
     found = _find_audio(root)
     train, test = (_read_set(root, name, found, config.dataset_path) for name in ('train', 'test'))
     readable = _converted(train + test, root, config)
-    train, test = readable[:len(train)], readable[len(train):]
-    dev = sorted({_speaker(utterance) for utterance in train})[DEV_EVERY - 1::DEV_EVERY]
-    return records.Listing([utterance for utterance in train if _speaker(utterance) not in dev],
-                           [utterance for utterance in train if _speaker(utterance) in dev], test)
+    train, test = readable[: len(train)], readable[len(train) :]
+    dev = sorted({_speaker(utterance) for utterance in train})[DEV_EVERY - 1 :: DEV_EVERY]
+    return records.Listing(
+        [utterance for utterance in train if _speaker(utterance) not in dev],
+        [utterance for utterance in train if _speaker(utterance) in dev],
+        test,
+    )
 
 
 def _root(dataset_path):
@@ -76,8 +80,9 @@ def _read_set(root, set_name, found, dataset_path):
         if transcript is None:
             reason = 'no line of its own in etc/an4_%s.transcription' % set_name
         path = path or os.path.join(root, 'wav', fileid)
-        utterances.append(records.Utterance(path, os.path.relpath(path, dataset_path),
-                                            transcript or '', reason))
+        utterances.append(
+            records.Utterance(path, os.path.relpath(path, dataset_path), transcript or '', reason)
+        )
     return utterances
 
 
@@ -110,16 +115,27 @@ def parse_line(line: str) -> tuple[str, str | None]:
 
 def _converted(utterances, root, config):
     """Returns the utterances, with FLAC files in the place of headerless ones."""
-    raw = [utterance.wav_filename for utterance in utterances
-           if utterance.wav_filename.lower().endswith('.raw') and not utterance.exclusion_reason]
-    results = dict(zip(raw, convert.converted(raw, config.cache_dir, convert.read_raw,
-                                              rate=RAW_RATE, byte_order=_byte_order(root))))
+    raw = [
+        utterance.wav_filename
+        for utterance in utterances
+        if utterance.wav_filename.lower().endswith('.raw') and not utterance.exclusion_reason
+    ]
+    results = dict(
+        zip(
+            raw,
+            convert.converted(
+                raw, config.cache_dir, convert.read_raw, rate=RAW_RATE, byte_order=_byte_order(root)
+            ),
+        )
+    )
     readable = []
     for utterance in utterances:
         result = results.get(utterance.wav_filename)
         if result:
-            utterance = utterance._replace(wav_filename=result.path or utterance.wav_filename,
-                                           exclusion_reason=result.exclusion_reason)
+            utterance = utterance._replace(
+                wav_filename=result.path or utterance.wav_filename,
+                exclusion_reason=result.exclusion_reason,
+            )
         readable.append(utterance)
     return readable
 

@@ -11,6 +11,7 @@ utterance is the part of the file that begins there and lasts "duration", both i
 `ds_train_files`, `ds_dev_files` and `ds_test_files` name one or more manifests each, with commas
 between.
 """
+
 import csv
 import json
 import os
@@ -19,7 +20,7 @@ from util import config as settings, errors, files, importers, records
 
 COLUMNS = ('wav_filename', 'transcript')
 JSON_LINES = ('.json', '.jsonl')  # endings of names
-LONGEST_S = 1e6                   # s, 11 days; a longer duration or offset is a mistake
+LONGEST_S = 1e6  # s, 11 days; a longer duration or offset is a mistake
 
 read_data_sets = importers.reader(__name__)
 
@@ -30,15 +31,15 @@ def list_utterances(config: settings.Config) -> records.Listing:
     Raises:
       DataError: a manifest is missing or cannot be used.
     """
-    return records.Listing(*[_read_set(getattr(config, set_name + '_files'), config)
-                             for set_name in records.SET_NAMES])
+    return records.Listing(
+        *[_read_set(getattr(config, set_name + '_files'), config) for set_name in records.SET_NAMES]
+    )
 
 
 def _read_set(names, config):
     """Returns the utterances of manifests whose names have commas between."""
     paths = [path.strip() for path in names.split(',')]
-    return [utterance for path in paths if path
-            for utterance in read_manifest(_find(path, config))]
+    return [utterance for path in paths if path for utterance in read_manifest(_find(path, config))]
 
 
 def _find(path, config):
@@ -72,11 +73,15 @@ def read_manifest(path: str) -> list[records.Utterance]:
     except OSError as error:
         raise errors.DataError('manifest %s cannot be read: %s' % (path, error.strerror)) from None
     except (UnicodeDecodeError, csv.Error) as error:
-        raise errors.DataError('manifest %s line %d is not CSV in UTF-8: %s' % (
-            path, reader.line_num if reader else 1, error)) from None
+        raise errors.DataError(
+            'manifest %s line %d is not CSV in UTF-8: %s'
+            % (path, reader.line_num if reader else 1, error)
+        ) from None
     if not set(COLUMNS) <= set(columns):
-        raise errors.DataError('manifest %s: its first line must name the columns %s, got %s' % (
-            path, ' and '.join(COLUMNS), ', '.join(columns) or 'nothing'))
+        raise errors.DataError(
+            'manifest %s: its first line must name the columns %s, got %s'
+            % (path, ' and '.join(COLUMNS), ', '.join(columns) or 'nothing')
+        )
     return [_utterance(row, '%s line %d' % (path, number), path) for number, row in rows]
 
 
@@ -89,15 +94,17 @@ def _utterance(row, place, path):
     """Returns the utterance of a row; one without a file is named by its place in the manifest."""
     name = (row['wav_filename'] or '').strip()
     if not (name and _is_path(name)):
-        return records.Utterance(path, place, '', 'wav_filename must be the path of a file, got %r'
-                                 % name)
+        return records.Utterance(
+            path, place, '', 'wav_filename must be the path of a file, got %r' % name
+        )
     reason = None
     if None in row:  # DictReader gives this name to fields beyond those of the header
         reason = 'more fields than columns in %s; a transcript with a comma needs quotes' % place
     elif '\n' in name + (row['transcript'] or '').strip():
         reason = 'a line break within a field that ends in %s; is a quote not closed?' % place
-    return records.Utterance(os.path.join(os.path.dirname(path), name), name,
-                             row['transcript'] or '', reason)
+    return records.Utterance(
+        os.path.join(os.path.dirname(path), name), name, row['transcript'] or '', reason
+    )
 
 
 def _read_json_lines(path):
@@ -108,13 +115,19 @@ def _read_json_lines(path):
     except OSError as error:
         raise errors.DataError('manifest %s cannot be read: %s' % (path, error.strerror)) from None
     except UnicodeDecodeError as error:
-        raise errors.DataError('manifest %s is not JSON lines in UTF-8: %s' % (path, error)
-                                ) from None
-    utterances = [_json_utterance(line, '%s line %d' % (path, number), path)
-                  for number, line in enumerate(lines, 1) if line.strip()]
+        raise errors.DataError(
+            'manifest %s is not JSON lines in UTF-8: %s' % (path, error)
+        ) from None
+    utterances = [
+        _json_utterance(line, '%s line %d' % (path, number), path)
+        for number, line in enumerate(lines, 1)
+        if line.strip()
+    ]
     if utterances and all(utterance.exclusion_reason for utterance in utterances):
-        raise errors.DataError('manifest %s holds no usable line; %s: %s' % (
-            path, utterances[0].name, utterances[0].exclusion_reason))
+        raise errors.DataError(
+            'manifest %s holds no usable line; %s: %s'
+            % (path, utterances[0].name, utterances[0].exclusion_reason)
+        )
     return utterances
 
 
@@ -124,10 +137,12 @@ def _json_utterance(line, place, path):
         name, text, start_s, stop_s = _parse_object(line)
     except ValueError as error:
         return records.Utterance(path, place, '', str(error))
-    part = '' if start_s is None else '#%.2f-%s' % (
-        start_s, '' if stop_s is None else '%.2f' % stop_s)
-    return records.Utterance(os.path.join(os.path.dirname(path), name), name + part, text,
-                             start_s=start_s, stop_s=stop_s)
+    part = (
+        '' if start_s is None else '#%.2f-%s' % (start_s, '' if stop_s is None else '%.2f' % stop_s)
+    )
+    return records.Utterance(
+        os.path.join(os.path.dirname(path), name), name + part, text, start_s=start_s, stop_s=stop_s
+    )
 
 
 def _parse_object(line):

@@ -12,6 +12,7 @@ cv-valid-test.csv; comma-separated, with quoting, paths relative to the file:
 Licence: CC0. Size: up to 90 GB a language. Address: commonvoice.mozilla.org. It is never
 downloaded here, as there is a form to fill in.
 """
+
 import csv
 import os
 from typing import NamedTuple
@@ -32,10 +33,10 @@ read_data_sets = importers.reader(__name__)
 class Table(NamedTuple):
     """A table that was read."""
 
-    columns: list[str]     # their names
+    columns: list[str]  # their names
     rows: list[list[str]]  # the fields of each row; there may be too few or too many
-    path: int              # index of the column with the clip's path
-    sentence: int          # index of the column with its sentence
+    path: int  # index of the column with the clip's path
+    sentence: int  # index of the column with its sentence
 
 
 def list_utterances(config: settings.Config) -> records.Listing:
@@ -53,8 +54,9 @@ def list_utterances(config: settings.Config) -> records.Listing:
     found = set(os.listdir(folder))
     for tables in (TABLES, OLD_TABLES):
         if found.intersection(tables):
-            return records.Listing(*[_list_table(os.path.join(folder, table), cut)
-                                     for table in tables])
+            return records.Listing(
+                *[_list_table(os.path.join(folder, table), cut) for table in tables]
+            )
     utterances = _list_table(os.path.join(folder, VALIDATED), cut)
     train, dev, test = corpus_files.split_by_position(utterances, DEV_EVERY, TEST_EVERY)
     return records.Listing(train + _list_unknown_clips(folder, cut), dev, test)
@@ -64,19 +66,28 @@ def _find_language(dataset_path):
     """Returns the only folder with tables among `dataset_path` and two levels below it."""
     level = [dataset_path]
     for _ in range(3):
-        languages = [folder for folder in level
-                     if set(os.listdir(folder)).intersection([*TABLES, *OLD_TABLES, VALIDATED])]
+        languages = [
+            folder
+            for folder in level
+            if set(os.listdir(folder)).intersection([*TABLES, *OLD_TABLES, VALIDATED])
+        ]
         if len(languages) == 1:
             return languages[0]
         if languages:
-            raise errors.DataError('%s holds several languages of Common Voice, ds_dataset_path '
-                                   'must be one of them: %s' % (dataset_path,
-                                                                ', '.join(languages)))
-        level = [entry.path for folder in level
-                 for entry in sorted(os.scandir(folder), key=lambda entry: entry.name)
-                 if entry.is_dir() and not entry.name.startswith(corpus_files.HIDDEN)]
-    raise errors.DataError('%s holds no train.tsv, validated.tsv or cv-valid-train.csv of Common '
-                           'Voice; %s' % (dataset_path, HOW_TO_GET))
+            raise errors.DataError(
+                '%s holds several languages of Common Voice, ds_dataset_path '
+                'must be one of them: %s' % (dataset_path, ', '.join(languages))
+            )
+        level = [
+            entry.path
+            for folder in level
+            for entry in sorted(os.scandir(folder), key=lambda entry: entry.name)
+            if entry.is_dir() and not entry.name.startswith(corpus_files.HIDDEN)
+        ]
+    raise errors.DataError(
+        '%s holds no train.tsv, validated.tsv or cv-valid-train.csv of Common '
+        'Voice; %s' % (dataset_path, HOW_TO_GET)
+    )
 
 
 def _read_table(path):
@@ -88,8 +99,9 @@ def _read_table(path):
         rows, needed = _read_csv(path, lines), ('filename', 'text')
     columns = rows[0] if rows else []
     if not set(needed).issubset(columns):
-        raise errors.DataError('%s: its first line must name the columns %s and %s, got %s' % (
-            path, *needed, columns))
+        raise errors.DataError(
+            '%s: its first line must name the columns %s and %s, got %s' % (path, *needed, columns)
+        )
     return Table(columns, rows[1:], *[columns.index(column) for column in needed])
 
 
@@ -114,10 +126,17 @@ def _list_table(path, cut):
         reason = None if clip else 'row %d names no clip' % number
         if len(row) != len(table.columns):
             reason = 'row %d of %s: expected %d columns, got %d' % (
-                number, path[cut:], len(table.columns), len(row))
+                number,
+                path[cut:],
+                len(table.columns),
+                len(row),
+            )
         wav_filename = os.path.join(folder, _with_ending(clip)) if clip else path
-        utterances.append(records.Utterance(wav_filename, wav_filename[cut:],
-                                            None if reason else row[table.sentence], reason))
+        utterances.append(
+            records.Utterance(
+                wav_filename, wav_filename[cut:], None if reason else row[table.sentence], reason
+            )
+        )
     return utterances
 
 
@@ -143,6 +162,8 @@ def _list_unknown_clips(folder, cut):
         path = os.path.join(folder, name)
         if os.path.exists(path):
             known.update(utterance.wav_filename for utterance in _list_table(path, cut))
-    return [records.Utterance(path, path[cut:], None, 'no row for it in ' + VALIDATED)
-            for path in corpus_files.find_files(os.path.join(folder, CLIPS), '.mp3')
-            if path not in known]
+    return [
+        records.Utterance(path, path[cut:], None, 'no row for it in ' + VALIDATED)
+        for path in corpus_files.find_files(os.path.join(folder, CLIPS), '.mp3')
+        if path not in known
+    ]

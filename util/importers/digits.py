@@ -4,6 +4,7 @@ Layout: train.csv, dev.csv, test.csv and FLAC files of 16 kHz in data/digits. A 
     train/en-us+m3_0007.flac,21533,four nine zero
 Licence: CC0. Size: 8 MB. The script data/digits/make_digits.py made it.
 """
+
 import os
 
 from util import config as settings, importers, records
@@ -18,5 +19,9 @@ def list_utterances(config: settings.Config) -> records.Listing:
     Raises:
       DataError: a manifest is missing or cannot be used.
     """
-    return records.Listing(*[csv.read_manifest(os.path.join(config.dataset_path, name + '.csv'))
-                             for name in records.SET_NAMES])
+    return records.Listing(
+        *[
+            csv.read_manifest(os.path.join(config.dataset_path, name + '.csv'))
+            for name in records.SET_NAMES
+        ]
+    )

@@ -13,16 +13,19 @@ The files are sold with shorten compression, which libsndfile does not read: con
 or FLAC of both channels beside it or in its place (sph2pipe -f wav IN.sph OUT.wav).
 Licence: LDC's. Size: 8 kHz, two channels of mu-law, 11,699 files. Address: catalog.ldc.upenn.edu
 """
+
 import re
 
 from util import config as settings, importers, records
 from util.corpora import corpus_files, stm
 
 CORPUS = 'Fisher English'
-HOW_TO_GET = ('it is never downloaded: buy LDC2004S13 and LDC2005S13 (speech, folders '
-              'fe_03_p1_sph1 and so on), LDC2004T19 and LDC2005T19 (transcripts, folders '
-              'fe_03_p1_tran and fe_03_p2_tran) from catalog.ldc.upenn.edu and put their folders '
-              'there')
+HOW_TO_GET = (
+    'it is never downloaded: buy LDC2004S13 and LDC2005S13 (speech, folders '
+    'fe_03_p1_sph1 and so on), LDC2004T19 and LDC2005T19 (transcripts, folders '
+    'fe_03_p1_tran and fe_03_p2_tran) from catalog.ldc.upenn.edu and put their folders '
+    'there'
+)
 FORM = '<start> <stop> <A or B>: <words>'
 NAME = r'(fe_03_\d+)'
 
@@ -58,8 +61,9 @@ def parse_line(line: str, recording: str) -> stm.Part | None:
         raise stm.unexpected(line, FORM)
     start, stop, speaker, words = match.groups()
     reason = 'uncertain words: %s' % words if '((' in words or '))' in words else None
-    return stm.Part(recording, *stm.parse_times(start, stop), remove_markup(words),
-                    'AB'.index(speaker), reason)
+    return stm.Part(
+        recording, *stm.parse_times(start, stop), remove_markup(words), 'AB'.index(speaker), reason
+    )
 
 
 def remove_markup(words: str) -> str:

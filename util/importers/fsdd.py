@@ -9,18 +9,22 @@ speakers replace the takes 5 to 9.
 Licence: CC BY-SA 4.0. Size: 3,000 utterances, 6 speakers, 22 minutes, 20 MB.
 Address: github.com/Jakobovski/free-spoken-digit-dataset
 """
+
 import os
 import re
 
 from util import config as settings, errors, importers, records
 from util.corpora import corpus_files, fetch
 
-ARCHIVES = [fetch.Archive('https://github.com/Jakobovski/free-spoken-digit-dataset/archive/'
-                          'refs/heads/master.zip')]
+ARCHIVES = [
+    fetch.Archive(
+        'https://github.com/Jakobovski/free-spoken-digit-dataset/archive/refs/heads/master.zip'
+    )
+]
 UNPACKED = os.path.join('free-spoken-digit-dataset-master', 'recordings')
 WORDS = 'zero one two three four five six seven eight nine'.split()
 NAME = re.compile(r'(\d)_(.+)_(\d+)\.wav', re.IGNORECASE)  # digit, speaker, take
-TEST_TAKES, DEV_TAKES = range(0, 5), range(5, 10)
+TEST_TAKES, DEV_TAKES = range(5), range(5, 10)
 
 read_data_sets = importers.reader(__name__)
 
@@ -41,10 +45,14 @@ def list_utterances(config: settings.Config) -> records.Listing:
         name = os.path.relpath(path, config.dataset_path)
         if match:
             getattr(listing, _set_of(match[2], int(match[3]), held_out)).append(
-                records.Utterance(path, name, WORDS[int(match[1])]))
+                records.Utterance(path, name, WORDS[int(match[1])])
+            )
         else:
-            listing.train.append(records.Utterance(
-                path, name, '', 'the name is not of the form {digit}_{speaker}_{take}.wav'))
+            listing.train.append(
+                records.Utterance(
+                    path, name, '', 'the name is not of the form {digit}_{speaker}_{take}.wav'
+                )
+            )
     return listing
 
 
@@ -71,13 +79,17 @@ def _held_out(config, known):
         setting = 'fsdd_%s_speakers' % set_name
         names = {name.strip() for name in getattr(config, setting).split(',')} - {''}
         if names - known:
-            raise errors.DataError('ds_%s: no speaker %s in FSDD, expected some of %s' % (
-                setting, ', '.join(sorted(names - known)), ', '.join(sorted(known))))
+            raise errors.DataError(
+                'ds_%s: no speaker %s in FSDD, expected some of %s'
+                % (setting, ', '.join(sorted(names - known)), ', '.join(sorted(known)))
+            )
         held_out[set_name] = names
     both = held_out['test'] & held_out['dev']
     if both:
-        raise errors.DataError('ds_fsdd_test_speakers and ds_fsdd_dev_speakers must differ, both '
-                               'name %s' % ', '.join(sorted(both)))
+        raise errors.DataError(
+            'ds_fsdd_test_speakers and ds_fsdd_dev_speakers must differ, both '
+            'name %s' % ', '.join(sorted(both))
+        )
     return held_out
 
 

@@ -4,6 +4,7 @@ LDC93S1.txt is one line, "<first sample> <last sample> <transcript>":
     0 46797 She had your dark suit in greasy wash water all year.
 Licence: LDC's free sample. Size: 92 kB. Address: catalog.ldc.upenn.edu/LDC93S1
 """
+
 import os
 
 from util import audio, config as settings, errors, importers, records

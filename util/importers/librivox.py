@@ -7,6 +7,7 @@ SPEAKER-CHAPTER.trans.txt with a line an utterance:
 are missing are downloaded. Two small ones come from Mini LibriSpeech.
 Licence: CC BY 4.0. Size: 61 GB packed, 292,367 utterances. Address: openslr.org/12, openslr.org/31
 """
+
 import itertools
 import os
 
@@ -41,11 +42,13 @@ def list_utterances(config: settings.Config) -> records.Listing:
       DataError: a subset is unknown or cannot be downloaded.
     """
     names = [_subset_names(config, set_name) for set_name in records.SET_NAMES]
-    listed = {subset: _list_subset(_subset_folder(config.dataset_path, subset),
-                                   config.dataset_path)
-              for subset in dict.fromkeys(itertools.chain(*names))}
-    return records.Listing(*[[utterance for subset in subsets for utterance in listed[subset]]
-                             for subsets in names])
+    listed = {
+        subset: _list_subset(_subset_folder(config.dataset_path, subset), config.dataset_path)
+        for subset in dict.fromkeys(itertools.chain(*names))
+    }
+    return records.Listing(
+        *[[utterance for subset in subsets for utterance in listed[subset]] for subsets in names]
+    )
 
 
 def _subset_names(config, set_name):
@@ -54,8 +57,10 @@ def _subset_names(config, set_name):
     subsets = list(dict.fromkeys(name.strip() for name in setting.split(',') if name.strip()))
     for subset in subsets:
         if subset not in ARCHIVES:
-            raise errors.DataError('ds_librivox_%s must name subsets of LibriSpeech (%s), got %r'
-                                   % (set_name, ', '.join(ARCHIVES), subset))
+            raise errors.DataError(
+                'ds_librivox_%s must name subsets of LibriSpeech (%s), got %r'
+                % (set_name, ', '.join(ARCHIVES), subset)
+            )
     return subsets
 
 
@@ -71,11 +76,13 @@ def _subset_folder(dataset_path, subset):
     url = '%s%d/%s.tar.gz' % (RESOURCES, resource, subset)
     try:
         fetch.fetch_corpus(above, below, [fetch.Archive(url, size_bytes, md5)])
-        return corpus_files.require_folder(os.path.join(above, below), subset,
-                                           'its archive is ' + url)
+        return corpus_files.require_folder(
+            os.path.join(above, below), subset, 'its archive is ' + url
+        )
     except errors.DataError as error:
-        raise errors.DataError('LibriSpeech subset %s cannot be had: %s' % (subset, error)
-                               ) from None
+        raise errors.DataError(
+            'LibriSpeech subset %s cannot be had: %s' % (subset, error)
+        ) from None
 
 
 def _list_subset(folder, dataset_path):
@@ -83,16 +90,20 @@ def _list_subset(folder, dataset_path):
     transcript come last."""
     cut = len(os.path.join(os.path.abspath(dataset_path), ''))  # os.path.relpath is slow
     files = corpus_files.find_files(os.path.abspath(folder), AUDIO, TRANSCRIPTS)
-    audio = {path[:-len(AUDIO)]: path for path in files if path.lower().endswith(AUDIO)}
+    audio = {path[: -len(AUDIO)]: path for path in files if path.lower().endswith(AUDIO)}
     chapters = [path for path in files if path.lower().endswith(TRANSCRIPTS)]
     if not chapters:
-        raise errors.DataError('LibriSpeech subset %s holds no %s files; remove it to fetch it '
-                               'anew' % (folder, TRANSCRIPTS))
+        raise errors.DataError(
+            'LibriSpeech subset %s holds no %s files; remove it to fetch it '
+            'anew' % (folder, TRANSCRIPTS)
+        )
     utterances = [utterance for path in chapters for utterance in _list_chapter(path, audio, cut)]
     transcribed = {utterance.wav_filename for utterance in utterances}
     return utterances + [
         records.Utterance(path, path[cut:], None, 'no line for it in a %s file' % TRANSCRIPTS)
-        for path in audio.values() if path not in transcribed]
+        for path in audio.values()
+        if path not in transcribed
+    ]
 
 
 def _list_chapter(path, audio, cut):
@@ -118,6 +129,9 @@ def _list_chapter(path, audio, cut):
             reason = 'a second line for it in %s' % path[cut:]
         seen.add(stem)
         wav_filename = audio.get(stem, stem + AUDIO)
-        utterances.append(records.Utterance(wav_filename, wav_filename[cut:],
-                                            ''.join(transcript).rstrip(), reason))
+        utterances.append(
+            records.Utterance(
+                wav_filename, wav_filename[cut:], ''.join(transcript).rstrip(), reason
+            )
+        )
     return utterances

@@ -8,14 +8,20 @@ last for validation.
 Licence: public domain. Size: 2.7 GB packed, 13,100 utterances.
 Address: keithito.com/LJ-Speech-Dataset
 """
+
 import os
 
 from util import config as settings, importers, records
 from util.corpora import corpus_files, fetch
 
 HOME, METADATA = 'LJSpeech-1.1', 'metadata.csv'
-ARCHIVES = [fetch.Archive('https://data.keithito.com/data/speech/LJSpeech-1.1.tar.bz2',
-                          2748572632, 'c4763be9595ddfa79c2fc6eaeb3b6c8e')]
+ARCHIVES = [
+    fetch.Archive(
+        'https://data.keithito.com/data/speech/LJSpeech-1.1.tar.bz2',
+        2748572632,
+        'c4763be9595ddfa79c2fc6eaeb3b6c8e',
+    )
+]
 DEV_EVERY = TEST_EVERY = 20
 
 read_data_sets = importers.reader(__name__)
@@ -31,8 +37,10 @@ def list_utterances(config: settings.Config) -> records.Listing:
     """
     path = _metadata_path(config.dataset_path)
     cut = len(os.path.join(os.path.abspath(config.dataset_path), ''))
-    utterances = [_utterance(line, number, os.path.dirname(path), cut)
-                  for number, line in enumerate(corpus_files.read_lines(path), 1)]
+    utterances = [
+        _utterance(line, number, os.path.dirname(path), cut)
+        for number, line in enumerate(corpus_files.read_lines(path), 1)
+    ]
     return records.Listing(*corpus_files.split_by_position(utterances, DEV_EVERY, TEST_EVERY))
 
 
@@ -59,7 +67,10 @@ def _utterance(line, number, folder, cut):
     utterance_id, *texts = [field.strip() for field in line.split('|')]
     wav_filename, reason = os.path.join(folder, 'wavs', utterance_id + '.wav'), None
     if len(texts) not in (1, 2) or not utterance_id:
-        reason = ('line %d of %s must be utterance|text or utterance|text|text in words, got %r'
-                  % (number, METADATA, line))
+        reason = 'line %d of %s must be utterance|text or utterance|text|text in words, got %r' % (
+            number,
+            METADATA,
+            line,
+        )
     transcript = next((text for text in reversed(texts) if text), '')
     return records.Utterance(wav_filename, wav_filename[cut:], transcript, reason)

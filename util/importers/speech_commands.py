@@ -8,14 +8,20 @@ _ or with a dot.
 Licence: CC BY 4.0. Size: 2.4 GB packed, 105,829 utterances of 35 words (v0.02, which is
 downloaded). Address: download.tensorflow.org/data/speech_commands_v0.02.tar.gz
 """
+
 import os
 
 from util import config as settings, importers, records
 from util.corpora import corpus_files, fetch
 
 RELEASE = 'speech_commands_v0.02'  # folder to unpack into, as the archive holds no folder
-ARCHIVES = [fetch.Archive('http://download.tensorflow.org/data/speech_commands_v0.02.tar.gz',
-                          2428923189, '6b74f3901214cb2c2934e98196829835')]
+ARCHIVES = [
+    fetch.Archive(
+        'http://download.tensorflow.org/data/speech_commands_v0.02.tar.gz',
+        2428923189,
+        '6b74f3901214cb2c2934e98196829835',
+    )
+]
 DEV_LIST, TEST_LIST = 'validation_list.txt', 'testing_list.txt'
 NO_WORDS = ('_', '.')  # how the names of folders without words begin
 
@@ -32,8 +38,11 @@ def list_utterances(config: settings.Config) -> records.Listing:
     """
     folder = _words_folder(config.dataset_path)
     cut = len(os.path.join(config.dataset_path, ''))
-    rest = {utterance.wav_filename: utterance for word in _words(folder)
-            for utterance in _list_word(os.path.join(folder, word), cut)}
+    rest = {
+        utterance.wav_filename: utterance
+        for word in _words(folder)
+        for utterance in _list_word(os.path.join(folder, word), cut)
+    }
     dev, test = [_take_listed(folder, name, cut, rest) for name in (DEV_LIST, TEST_LIST)]
     return records.Listing(list(rest.values()), dev, test)
 
@@ -51,14 +60,19 @@ def _words(folder):
     """Returns the names of the folders with the utterances of a word, sorted."""
     if not os.path.isdir(folder):
         return []
-    return sorted(entry.name for entry in os.scandir(folder)
-                  if entry.is_dir() and not entry.name.startswith(NO_WORDS))
+    return sorted(
+        entry.name
+        for entry in os.scandir(folder)
+        if entry.is_dir() and not entry.name.startswith(NO_WORDS)
+    )
 
 
 def _list_word(folder, cut):
     """Returns the utterances of one word; `cut` as of `_take_listed`."""
-    return [records.Utterance(path, path[cut:], os.path.basename(folder))
-            for path in corpus_files.find_files(folder, '.wav')]
+    return [
+        records.Utterance(path, path[cut:], os.path.basename(folder))
+        for path in corpus_files.find_files(folder, '.wav')
+    ]
 
 
 def _take_listed(folder, list_name, cut, rest):
@@ -73,7 +87,8 @@ def _take_listed(folder, list_name, cut, rest):
     utterances = []
     for line in corpus_files.read_lines(os.path.join(folder, list_name)):
         path = os.path.join(folder, line.strip())
-        missing = records.Utterance(path, path[cut:], None, 'no such file, but a line for it in '
-                                    + list_name)
+        missing = records.Utterance(
+            path, path[cut:], None, 'no such file, but a line for it in ' + list_name
+        )
         utterances.append(rest.pop(path, missing))
     return utterances

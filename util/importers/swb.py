@@ -16,15 +16,18 @@ FLAC of both channels beside it or in its place (sph2pipe -f wav IN.sph OUT.wav)
 Licence: LDC's; transcripts are free. Size: 14 GB, 8 kHz, two channels of mu-law. Address:
 catalog.ldc.upenn.edu/LDC97S62
 """
+
 import re
 
 from util import config as settings, importers, records
 from util.corpora import corpus_files, stm
 
 CORPUS = 'Switchboard-1'
-HOW_TO_GET = ('it is never downloaded: buy LDC97S62 (speech, folders swb1_d1 to swb1_d4) from '
-              'catalog.ldc.upenn.edu, get the transcripts (folder swb_ms98_transcriptions) from '
-              'openslr.org/5, and put these folders there')
+HOW_TO_GET = (
+    'it is never downloaded: buy LDC97S62 (speech, folders swb1_d1 to swb1_d4) from '
+    'catalog.ldc.upenn.edu, get the transcripts (folder swb_ms98_transcriptions) from '
+    'openslr.org/5, and put these folders there'
+)
 FORM = 'sw<conversation><A or B>-ms98-a-<number> <start> <stop> <words>'
 
 _LINE = re.compile(r'sw(\d{4})([AB])-\S*\s+(\S+)\s+(\S+)(?:\s+(.*))?', re.IGNORECASE)

@@ -6,6 +6,7 @@ read too. A line of an STM, "<talk> <channel> <speaker> <start> <stop> <label> <
     AlGore_2009 1 AlGore_2009 17.82 28.81 <o,f0,male> last year i(2) showed <unk> that it 's
 Licence: CC BY-NC-ND 3.0. Size: 35 GB packed, 16 kHz SPHERE. Address: openslr.org/19
 """
+
 import os
 import re
 
@@ -34,11 +35,14 @@ def list_utterances(config: settings.Config) -> records.Listing:
     """
     folder = _release_folder(config.dataset_path)
     sets = [corpus_files.find_file(folder, name) for name in records.SET_NAMES]
-    listing = records.Listing(*[_list_set(path, config.dataset_path) if path else []
-                                for path in sets])
+    listing = records.Listing(
+        *[_list_set(path, config.dataset_path) if path else [] for path in sets]
+    )
     if not any(listing):
-        raise errors.DataError('%s holds no {train,dev,test}/{sph,stm} of TED-LIUM; remove it to '
-                               'download it anew' % folder)
+        raise errors.DataError(
+            '%s holds no {train,dev,test}/{sph,stm} of TED-LIUM; remove it to '
+            'download it anew' % folder
+        )
     return listing
 
 
@@ -55,8 +59,11 @@ def _release_folder(dataset_path):
 def _list_set(folder, dataset_path):
     """Returns the utterances of one set, which lies in `folder`."""
     recordings = stm.find_recordings(folder, '(.+)')
-    utterances = [utterance for path in corpus_files.find_files(folder, '.stm')
-                  for utterance in stm.list_parts(path, dataset_path, recordings, parse_line)]
+    utterances = [
+        utterance
+        for path in corpus_files.find_files(folder, '.stm')
+        for utterance in stm.list_parts(path, dataset_path, recordings, parse_line)
+    ]
     return utterances + stm.unused(recordings, utterances, dataset_path)
 
 

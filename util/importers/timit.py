@@ -12,6 +12,7 @@ test, and one TRAIN speaker in ten for validation.
 Licence: LDC user agreement. Size: 6,300 utterances, 5.4 h, 630 MB.
 Address: catalog.ldc.upenn.edu/LDC93S1 (never fetched)
 """
+
 import os
 import re
 
@@ -20,9 +21,11 @@ from util.corpora import corpus_files
 from util.importers import ldc93s1
 
 HOW_TO_GET = 'it can be had from catalog.ldc.upenn.edu/LDC93S1 (LDC93S1) and is never fetched'
-CORE_TEST = frozenset('''
+CORE_TEST = frozenset(
+    """
     mdab0 mwbt0 felc0 mtas1 mwew0 fpas0 mjmp0 mlnt0 fpkt0 mlll0 mtls0 fjlm0
-    mbpm0 mklt0 fnlp0 mcmj0 mjdh0 fmgd0 mgrt0 mnjm0 fdhc0 mjln0 mpam0 fmld0'''.split())
+    mbpm0 mklt0 fnlp0 mcmj0 mjdh0 fmgd0 mgrt0 mnjm0 fdhc0 mjln0 mpam0 fmld0""".split()
+)
 SENTENCE = re.compile(r's[aix]\d+')
 DEV_EVERY = 10  # TRAIN speakers
 
@@ -38,21 +41,24 @@ def list_utterances(config: settings.Config) -> records.Listing:
       DataError: there is no such folder.
     """
     root = _root(config.dataset_path)
-    train, test = (_read_tree(corpus_files.find_file(root, name), config)
-                   for name in ('train', 'test'))
+    train, test = (
+        _read_tree(corpus_files.find_file(root, name), config) for name in ('train', 'test')
+    )
     speakers = {_speaker(utterance) for utterance in test}
     if speakers & CORE_TEST and speakers - CORE_TEST:
         dev, test = _split(test, speakers - CORE_TEST)
     else:
         everyone = sorted({_speaker(utterance) for utterance in train})
-        dev, train = _split(train, everyone[DEV_EVERY - 1::DEV_EVERY])
+        dev, train = _split(train, everyone[DEV_EVERY - 1 :: DEV_EVERY])
     return records.Listing(train, dev, test)
 
 
 def _split(utterances, speakers):
     """Returns the utterances of these speakers, and those of the others."""
-    return ([utterance for utterance in utterances if _speaker(utterance) in speakers],
-            [utterance for utterance in utterances if _speaker(utterance) not in speakers])
+    return (
+        [utterance for utterance in utterances if _speaker(utterance) in speakers],
+        [utterance for utterance in utterances if _speaker(utterance) not in speakers],
+    )
 
 
 def _speaker(utterance):
@@ -66,8 +72,10 @@ def _root(dataset_path):
     while not (corpus_files.find_file(folder, 'train') or corpus_files.find_file(folder, 'test')):
         folder = corpus_files.find_file(folder, 'timit') or corpus_files.find_file(folder, 'data')
         if not (folder and os.path.isdir(folder)):
-            raise errors.DataError('%s (ds_dataset_path) holds neither TRAIN nor TEST of TIMIT; '
-                                   '%s' % (dataset_path, HOW_TO_GET))
+            raise errors.DataError(
+                '%s (ds_dataset_path) holds neither TRAIN nor TEST of TIMIT; '
+                '%s' % (dataset_path, HOW_TO_GET)
+            )
     return folder
 
 

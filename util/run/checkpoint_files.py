@@ -1,4 +1,5 @@
 """Checkpoint files: which one to restore, whether it is whole, whether it fits the network."""
+
 import glob
 import logging
 import os
@@ -12,20 +13,27 @@ log = logging.getLogger(__name__)
 
 BASENAME = 'model.ckpt'
 STATE = 'run_state'  # scope of the variables that hold a schedule.State
-BEST_DIR = 'best'    # folder of the best checkpoint by dev loss, below the checkpoint folder
+BEST_DIR = 'best'  # folder of the best checkpoint by dev loss, below the checkpoint folder
 
 # The notebook's names (TensorFlow 0.12) of what TensorFlow 1.x and this project call otherwise
 NOTEBOOK_NAMES = (
     ('bidirectional_rnn/fw/basic_lstm_cell/kernel', 'BiRNN/FW/BasicLSTMCell/Linear/Matrix'),
     ('bidirectional_rnn/fw/basic_lstm_cell/bias', 'BiRNN/FW/BasicLSTMCell/Linear/Bias'),
     ('bidirectional_rnn/bw/basic_lstm_cell/kernel', 'BiRNN/BW/BasicLSTMCell/Linear/Matrix'),
-    ('bidirectional_rnn/bw/basic_lstm_cell/bias', 'BiRNN/BW/BasicLSTMCell/Linear/Bias'))
+    ('bidirectional_rnn/bw/basic_lstm_cell/bias', 'BiRNN/BW/BasicLSTMCell/Linear/Bias'),
+)
 OUR_NAMES = {theirs: ours for ours, theirs in NOTEBOOK_NAMES}
 
 # What determines a network and its widths, in the words of the settings
-GEOMETRY = ('ds_rnn', 'n_input + 2*n_input*n_context (ds_n_input, ds_n_context)', 'ds_n_hidden_1',
-            'ds_n_hidden_2', 'ds_n_cell_dim', 'ds_n_hidden_5',
-            'n_character (labels of ds_alphabet and the blank)')
+GEOMETRY = (
+    'ds_rnn',
+    'n_input + 2*n_input*n_context (ds_n_input, ds_n_context)',
+    'ds_n_hidden_1',
+    'ds_n_hidden_2',
+    'ds_n_cell_dim',
+    'ds_n_hidden_5',
+    'n_character (labels of ds_alphabet and the blank)',
+)
 
 
 def best_dir(directory):
@@ -37,7 +45,8 @@ def take_over(saver, directory):
     """Tells a Saver of the checkpoints that are there, so that it still keeps only a few."""
     paths = [path for path in candidates(directory) if os.path.exists(path + '.index')]
     saver.set_last_checkpoints_with_time(
-        [(path, os.path.getmtime(path + '.index')) for path in reversed(paths)])
+        [(path, os.path.getmtime(path + '.index')) for path in reversed(paths)]
+    )
 
 
 def value(path, variable):
@@ -58,12 +67,16 @@ def candidates(directory):
     except Exception as error:  # the text format of protocol buffers raises its own
         log.warning('%s is damaged: %s', os.path.join(directory, 'checkpoint'), error)
         state = None
-    listed = [os.path.join(directory, os.path.basename(path))
-              for path in (state.all_model_checkpoint_paths if state else ())]
+    listed = [
+        os.path.join(directory, os.path.basename(path))
+        for path in (state.all_model_checkpoint_paths if state else ())
+    ]
     if listed:
         return listed[::-1]
-    found = [path[:-len('.index')] for path in
-             glob.glob(os.path.join(glob.escape(directory), BASENAME + '-*.index'))]
+    found = [
+        path[: -len('.index')]
+        for path in glob.glob(os.path.join(glob.escape(directory), BASENAME + '-*.index'))
+    ]
     return sorted(found, key=number, reverse=True)
 
 
@@ -92,7 +105,8 @@ def newest_whole(directory, setting='ds_restore_checkpoint'):
     if paths:
         raise errors.CheckpointError(
             '%s: every checkpoint in %s is damaged: %s; restore them from a copy, or train afresh '
-            'in another ds_checkpoint_dir' % (setting, directory, ', '.join(paths)))
+            'in another ds_checkpoint_dir' % (setting, directory, ', '.join(paths))
+        )
     return None
 
 
@@ -115,7 +129,7 @@ def name_in(reader, name):
         return name
     for ours, theirs in NOTEBOOK_NAMES:
         if name == ours or name.startswith(ours + '/'):
-            renamed = theirs + name[len(ours):]
+            renamed = theirs + name[len(ours) :]
             return renamed if reader.has_tensor(renamed) else None
     return None
 
@@ -123,9 +137,16 @@ def name_in(reader, name):
 def weights_in(reader):
     """Lists (our name, its name there) of each weight in a checkpoint, without the optimizer's
     slots and what a run keeps of itself."""
-    return [(OUR_NAMES.get(name, name), name) for name in sorted(reader.get_variable_to_shape_map())
-            if not (of_the_run(name) or '/Adam' in name or 'global_step' in name.lower()
-                    or name.endswith('_power'))]
+    return [
+        (OUR_NAMES.get(name, name), name)
+        for name in sorted(reader.get_variable_to_shape_map())
+        if not (
+            of_the_run(name)
+            or '/Adam' in name
+            or 'global_step' in name.lower()
+            or name.endswith('_power')
+        )
+    ]
 
 
 def of_the_run(name):
@@ -141,9 +162,23 @@ def check_newest(config, n_character):
     """
     path = newest_whole(config.checkpoint_dir)
     if path:
-        check_geometry(path, dict(zip(GEOMETRY, (
-            config.rnn, config.n_features, config.n_hidden_1, config.n_hidden_2, config.n_cell_dim,
-            config.n_hidden_5, n_character))))
+        check_geometry(
+            path,
+            dict(
+                zip(
+                    GEOMETRY,
+                    (
+                        config.rnn,
+                        config.n_features,
+                        config.n_hidden_1,
+                        config.n_hidden_2,
+                        config.n_cell_dim,
+                        config.n_hidden_5,
+                        n_character,
+                    ),
+                )
+            ),
+        )
 
 
 def check_geometry(path, geometry):
@@ -158,12 +193,16 @@ def check_geometry(path, geometry):
     there = geometry_of(_shapes(path))
     if there is None:
         raise errors.CheckpointError('%s is not a checkpoint of this network' % path)
-    different = ['%s is %s there and %s here' % (name, there[name], units)
-                 for name, units in geometry.items() if there[name] != units]
+    different = [
+        '%s is %s there and %s here' % (name, there[name], units)
+        for name, units in geometry.items()
+        if there[name] != units
+    ]
     if different:
         raise errors.CheckpointError(
             "ds_restore_checkpoint: %s has another geometry: %s; set these to the checkpoint's "
-            'values, or use another ds_checkpoint_dir' % (path, ', '.join(different)))
+            'values, or use another ds_checkpoint_dir' % (path, ', '.join(different))
+        )
 
 
 def _shapes(path):
@@ -178,10 +217,23 @@ def geometry_of(shapes):
     kernel = NOTEBOOK_NAMES[0][0]
     if not {'h1', 'h2', 'h5', 'h6'} <= set(shapes) or not {kernel, 'h4'} & set(shapes):
         return None
-    rnn, n_cell = ('lstm', shapes[kernel][1] // 4) if kernel in shapes else (
-        'vanilla', shapes['h4'][1])
-    return dict(zip(GEOMETRY, (rnn, shapes['h1'][0], shapes['h1'][1], shapes['h2'][1], n_cell,
-                               shapes['h5'][1], shapes['h6'][1])))
+    rnn, n_cell = (
+        ('lstm', shapes[kernel][1] // 4) if kernel in shapes else ('vanilla', shapes['h4'][1])
+    )
+    return dict(
+        zip(
+            GEOMETRY,
+            (
+                rnn,
+                shapes['h1'][0],
+                shapes['h1'][1],
+                shapes['h2'][1],
+                n_cell,
+                shapes['h5'][1],
+                shapes['h6'][1],
+            ),
+        )
+    )
 
 
 def restore(session, path, variables):
@@ -198,11 +250,13 @@ def restore(session, path, variables):
     missing = [variable for variable in variables if not names[variable.op.name]]
     weights = [variable.op.name for variable in missing if variable.trainable]
     if weights:
-        raise errors.CheckpointError('ds_restore_checkpoint: %s lacks the weights %s'
-                              % (path, ', '.join(weights)))
+        raise errors.CheckpointError(
+            'ds_restore_checkpoint: %s lacks the weights %s' % (path, ', '.join(weights))
+        )
     slots = [variable.op.name for variable in missing if '/Adam' in variable.op.name]
     if slots:
         log.warning("%s lacks the optimizer's state: %s; it starts anew", path, ', '.join(slots))
     tf.train.Saver({names[v.op.name]: v for v in variables if v not in missing}).restore(
-        session, path)
+        session, path
+    )
     return missing

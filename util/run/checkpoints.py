@@ -1,4 +1,5 @@
 """The policy of checkpoints: which one a run goes on from, what it keeps, what it tests."""
+
 import contextlib
 import logging
 import math
@@ -57,8 +58,10 @@ class Checkpoints:
           Interrupted. TrainingError: as `save`.
         """
         steps = ' and %d steps' % state.epoch_step if state.epoch_step else ''
-        raise errors.Interrupted('saved %s: %d epochs%s; ds_restore_checkpoint=1 goes on from '
-                                 'there' % (self.save(state), state.epoch, steps))
+        raise errors.Interrupted(
+            'saved %s: %d epochs%s; ds_restore_checkpoint=1 goes on from '
+            'there' % (self.save(state), state.epoch, steps)
+        )
 
     @contextlib.contextmanager
     def saved_on_failure(self, state: schedule.State):
@@ -76,11 +79,16 @@ class Checkpoints:
         model = self._model
         self._session.run(model.state.assign, dict(zip(model.state.values, state)))
         try:
-            path = saver.save(self._session, os.path.join(directory, checkpoint_files.BASENAME),
-                              global_step=model.global_step, write_meta_graph=False)
+            path = saver.save(
+                self._session,
+                os.path.join(directory, checkpoint_files.BASENAME),
+                global_step=model.global_step,
+                write_meta_graph=False,
+            )
         except (tf.errors.OpError, OSError, ValueError) as error:  # the latter: no such folder
-            raise errors.TrainingError('the checkpoint cannot be written to %s: %s' % (
-                directory, errors.first_line(error))) from None
+            raise errors.TrainingError(
+                'the checkpoint cannot be written to %s: %s' % (directory, errors.first_line(error))
+            ) from None
         self._hook('saved', state)
         return path
 
@@ -106,8 +114,7 @@ class Checkpoints:
                 self._start_afresh()
                 return schedule.INITIAL_STATE
             missing = checkpoint_files.restore(session, path, tf.global_variables())
-            state = schedule.State(*[
-                value.item() for value in session.run(model.state.variables)])
+            state = schedule.State(*[value.item() for value in session.run(model.state.variables)])
             if model.state.variables.epoch in missing:
                 state = self._state_of_the_notebook(path)
         return self._go_on(state, path)
@@ -123,15 +130,21 @@ class Checkpoints:
         if config.training_iters:
             self._log_fresh_start()
         elif not config.init_from:
-            raise errors.CheckpointError('ds_training_iters=0 tests a checkpoint, but %s' % (
-                'there is none in ' + config.checkpoint_dir if config.restore_checkpoint
-                else 'ds_restore_checkpoint is off, and ds_init_from empty'))
+            raise errors.CheckpointError(
+                'ds_training_iters=0 tests a checkpoint, but %s'
+                % (
+                    'there is none in ' + config.checkpoint_dir
+                    if config.restore_checkpoint
+                    else 'ds_restore_checkpoint is off, and ds_init_from empty'
+                )
+            )
         if config.init_from:
             missing = warm_start.load(self._session, config.init_from, tf.trainable_variables())
             if missing and not config.training_iters:
                 raise errors.CheckpointError(
-                    'ds_training_iters=0 tests the weights of ds_init_from, but %s lacks %s' % (
-                        config.init_from, ', '.join(missing)))
+                    'ds_training_iters=0 tests the weights of ds_init_from, but %s lacks %s'
+                    % (config.init_from, ', '.join(missing))
+                )
 
     def _log_fresh_start(self):
         """Logs the fresh start, and what becomes of checkpoints that are there."""
@@ -140,9 +153,12 @@ class Checkpoints:
         if config.restore_checkpoint:
             log.info('no checkpoint in %s: starting afresh', config.checkpoint_dir)
         elif found:
-            log.info('starting afresh; the checkpoints of an earlier run in %s will be replaced '
-                     '(ds_restore_checkpoint=1 would go on from %s)', config.checkpoint_dir,
-                     found[0])
+            log.info(
+                'starting afresh; the checkpoints of an earlier run in %s will be replaced '
+                '(ds_restore_checkpoint=1 would go on from %s)',
+                config.checkpoint_dir,
+                found[0],
+            )
         else:
             log.info('starting afresh')
 
@@ -160,15 +176,24 @@ class Checkpoints:
         config, n_stages = self._config, len(self._config.stages)
         state = state._replace(stage=min(state.stage, n_stages - 1))
         data_set = self._data_sets.stages[state.stage]
-        if config.training_iters and state.epoch_step and (
-                state.order != data_set.order_checksum(state.epoch)):
-            log.info('other utterances, or another order, batch size or update than before: the '
-                     'unfinished epoch starts anew')
+        if (
+            config.training_iters
+            and state.epoch_step
+            and (state.order != data_set.order_checksum(state.epoch))
+        ):
+            log.info(
+                'other utterances, or another order, batch size or update than before: the '
+                'unfinished epoch starts anew'
+            )
             state = state._replace(epoch_step=0, epoch_done=0, epoch_loss=0.0)
         if self._model.accumulation and not state.epoch_step:
             self._session.run(self._model.accumulation.reset)
-        log.info('restored %s: %d epochs done%s', path, state.epoch,
-                 ' and %d steps of the next' % state.epoch_step if state.epoch_step else '')
+        log.info(
+            'restored %s: %d epochs done%s',
+            path,
+            state.epoch,
+            ' and %d steps of the next' % state.epoch_step if state.epoch_step else '',
+        )
         if config.init_from:
             log.info('ds_init_from is not used, as the run goes on from its own checkpoint')
         if config.training_iters:
@@ -176,9 +201,12 @@ class Checkpoints:
             if state.validated < state.epoch:
                 log.info('going on with the validation of epoch %d', state.epoch)
             elif not schedule.stage_done(config, state):
-                log.info('going on with epoch %d at learning rate %g%s', state.epoch + 1,
-                         schedule.learning_rate(config, state, data_set.total_batches),
-                         ', stage %d of %d' % (state.stage + 1, n_stages) if n_stages > 1 else '')
+                log.info(
+                    'going on with epoch %d at learning rate %g%s',
+                    state.epoch + 1,
+                    schedule.learning_rate(config, state, data_set.total_batches),
+                    ', stage %d of %d' % (state.stage + 1, n_stages) if n_stages > 1 else '',
+                )
         return state
 
     def _mend_best(self, state):
@@ -200,8 +228,10 @@ class Checkpoints:
             try:
                 self._model.savers.weights.restore(self._session, path)
             except tf.errors.OpError as error:
-                raise errors.TrainingError('the best weights, %s, cannot be restored: %s' % (
-                    path, errors.first_line(error))) from None
+                raise errors.TrainingError(
+                    'the best weights, %s, cannot be restored: %s'
+                    % (path, errors.first_line(error))
+                ) from None
             log.info('went back to the weights of %s', path)
 
     def load_weights_to_test(self, state: schedule.State) -> str:
@@ -218,23 +248,30 @@ class Checkpoints:
             return 'best by dev loss (%.6f), %s' % (state.best_dev_loss, path)
         if not state.epoch and not state.epoch_step and self._config.init_from:
             return 'of ' + self._config.init_from
-        return 'of epoch %d%s' % (state.epoch, ' and %d steps' % state.epoch_step
-                                  if state.epoch_step else '')
+        return 'of epoch %d%s' % (
+            state.epoch,
+            ' and %d steps' % state.epoch_step if state.epoch_step else '',
+        )
 
     def _best_path(self, state):
         """Returns the checkpoint with the best weights by dev loss, or None; warns where there was
         one that is gone."""
         path = self._find_best(state)
         if not path and math.isfinite(state.best_dev_loss):
-            log.warning('the best weights, with the dev loss %.6f, are no longer in %s',
-                        state.best_dev_loss, self._best_dir)
+            log.warning(
+                'the best weights, with the dev loss %.6f, are no longer in %s',
+                state.best_dev_loss,
+                self._best_dir,
+            )
         return path
 
     def _find_best(self, state):
         """Returns the checkpoint with the best weights of this very run, or None."""
         with contextlib.suppress(errors.CheckpointError):  # what is damaged was named
             path = checkpoint_files.newest_whole(self._best_dir)
-            if path and (checkpoint_files.value(path, self._model.state.variables.best_dev_loss)
-                         == state.best_dev_loss):
+            if path and (
+                checkpoint_files.value(path, self._model.state.variables.best_dev_loss)
+                == state.best_dev_loss
+            ):
                 return path
         return None

@@ -1,4 +1,5 @@
 """The beam search of a pass, in a thread beside it."""
+
 import collections
 import concurrent.futures
 from typing import Any, NamedTuple
@@ -14,20 +15,20 @@ class Undecoded(NamedTuple):
     """What there is of a tower's B utterances before the beam search: tensors or values."""
 
     total_loss: Any  # float32 [B], CTC losses
-    labels: Any      # int32 sparse [B, U]
-    logits: Any      # float32 [T, B, n_character]
-    seq_len: Any     # int32 [B], time steps
-    count: Any       # int32 scalar: how many of the B count; 0 in a tower that had none left
+    labels: Any  # int32 sparse [B, U]
+    logits: Any  # float32 [T, B, n_character]
+    seq_len: Any  # int32 [B], time steps
+    count: Any  # int32 scalar: how many of the B count; 0 in a tower that had none left
 
 
 class Decoded(NamedTuple):
     """What a report needs of a tower's B utterances: tensors or values."""
 
     total_loss: Any  # float32 [B], CTC losses
-    distance: Any    # float32 [B], edit distance over the number of labels
-    decoded: Any     # int64 sparse [B, .], best paths
-    labels: Any      # int32 sparse [B, U]
-    count: Any       # int32 scalar, as in Undecoded
+    distance: Any  # float32 [B], edit distance over the number of labels
+    decoded: Any  # int64 sparse [B, .], best paths
+    labels: Any  # int32 sparse [B, U]
+    count: Any  # int32 scalar, as in Undecoded
 
 
 def undecoded(towers) -> list[Undecoded]:
@@ -51,8 +52,9 @@ class Decoding:
     def __init__(self, session, towers, alphabet) -> None:
         self._session, self._alphabet = session, alphabet
         self._inputs = undecoded(towers)
-        self._outputs = [Decoded(*[getattr(tower, name) for name in Decoded._fields])
-                         for tower in towers]
+        self._outputs = [
+            Decoded(*[getattr(tower, name) for name in Decoded._fields]) for tower in towers
+        ]
         self._parts: list[reports.Results] = []
         self._pending: collections.deque = collections.deque()
         self._thread = concurrent.futures.ThreadPoolExecutor(1, 'decoding')
@@ -75,17 +77,18 @@ class Decoding:
     def add(self, towers: list[Undecoded]) -> None:
         """Takes over the values that a step gave, one Undecoded a tower."""
         self._pending.append(self._thread.submit(self._search, towers))
-        while len(self._pending) > MAX_UNDECODED or (
-                self._pending and self._pending[0].done()):
+        while len(self._pending) > MAX_UNDECODED or (self._pending and self._pending[0].done()):
             self._collect()
 
     def _search(self, towers):
         feed = {}
         for tensors, values in zip(self._inputs, towers):
             feed.update(zip(tensors, values))
-        return self._session.run(self._outputs, feed,
-                                 tf.RunOptions(inter_op_thread_pool=DECODING_POOL))
+        return self._session.run(
+            self._outputs, feed, tf.RunOptions(inter_op_thread_pool=DECODING_POOL)
+        )
 
     def _collect(self):
-        self._parts.append(reports.collect_results(self._pending.popleft().result(),
-                                                   self._alphabet))
+        self._parts.append(
+            reports.collect_results(self._pending.popleft().result(), self._alphabet)
+        )

@@ -1,4 +1,5 @@
 """The folder of exported models: versions 1, 2, 3, ..., complete when they appear."""
+
 import contextlib
 import errno
 import itertools

@@ -1,4 +1,5 @@
 """Checks before the first step, for what would otherwise fail after hours."""
+
 import logging
 
 from util import config as settings, errors, files, gpu, shared_lib
@@ -17,8 +18,10 @@ def check(config, data_sets) -> None:
       ConfigError, DataError.
     """
     if config.use_warpctc and not gpu.get_available_gpus():
-        raise errors.ConfigError('ds_use_warpctc must be off on a machine without GPUs: the '
-                                 'CTCLossV2 operation runs on GPUs only')
+        raise errors.ConfigError(
+            'ds_use_warpctc must be off on a machine without GPUs: the '
+            'CTCLossV2 operation runs on GPUs only'
+        )
     if config.training_iters:
         files.make_dir(config.checkpoint_dir, 'ds_checkpoint_dir')
         files.make_dir(checkpoint_files.best_dir(config.checkpoint_dir), 'ds_checkpoint_dir')
@@ -27,8 +30,9 @@ def check(config, data_sets) -> None:
     if config.training_iters and not len(data_sets.train):
         raise errors.DataError('no usable training utterance is left')
     if config.training_iters and settings.uses_dev_loss(config) and not len(data_sets.dev):
-        raise errors.DataError('%s needs a dev set, but it is empty' % ', '.join(
-            settings.uses_dev_loss(config)))
+        raise errors.DataError(
+            '%s needs a dev set, but it is empty' % ', '.join(settings.uses_dev_loss(config))
+        )
     for data_set, purpose in ((data_sets.dev, 'validation'), (data_sets.test, 'test')):
         if not len(data_set):
             log.info('the %s set is empty: no %s', data_set.name, purpose)

@@ -1,4 +1,5 @@
 """What a pass over a data set came to: its figures, the WER report, the lines of the log."""
+
 import logging
 import time
 from typing import NamedTuple
@@ -12,10 +13,10 @@ log = logging.getLogger('DeepSpeech')
 class Results(NamedTuple):
     """What was decoded of the utterances of a pass, in their order."""
 
-    sources: list[str]      # transcripts
-    texts: list[str]        # decoded texts
+    sources: list[str]  # transcripts
+    texts: list[str]  # decoded texts
     distances: list[float]  # edit distance over the number of labels
-    losses: list[float]     # CTC losses
+    losses: list[float]  # CTC losses
 
 
 class CorpusOutcome(NamedTuple):
@@ -30,14 +31,14 @@ class CorpusOutcome(NamedTuple):
 class Outcome(NamedTuple):
     """Figures of one pass over a data set."""
 
-    loss: float                     # mean CTC loss of an utterance; NaN where there is none
+    loss: float  # mean CTC loss of an utterance; NaN where there is none
     label_error_rate: float | None  # mean of the utterances' distances; None without decoding
-    rates: text.ErrorRates | None   # None without decoding
+    rates: text.ErrorRates | None  # None without decoding
     results: Results
-    seconds: float                  # s, how long the pass took
-    audio_seconds: float            # s of audio
-    waited: float                   # s of the pass in which steps waited for the feeder
-    corpora: list[CorpusOutcome]    # one for each of several corpora
+    seconds: float  # s, how long the pass took
+    audio_seconds: float  # s of audio
+    waited: float  # s of the pass in which steps waited for the feeder
+    corpora: list[CorpusOutcome]  # one for each of several corpora
 
 
 # The notebook's report
@@ -67,8 +68,9 @@ def calculate_and_print_wer_report(caption, results_tuple, report_count=10):
     """
     results = Results(*results_tuple)
     rates, wer = text.wers(results.sources, results.texts)
-    items = [item for item in zip(results.sources, results.texts, rates, results.losses)
-             if item[2] > 0]
+    items = [
+        item for item in zip(results.sources, results.texts, rates, results.losses) if item[2] > 0
+    ]
     items = sorted(items, key=lambda item: item[3])[:report_count]
     print_wer_report(caption, wer, sorted(items, key=lambda item: item[2]))
     return wer
@@ -82,19 +84,28 @@ def collect_results(returns, alphabet) -> Results:
       alphabet: text.Alphabet.
     Source: the notebook's function of that name, which filled lists that it was given.
     """
-    return join_results([
-        Results(text.sparse_tensor_value_to_texts(tower.labels, alphabet),
+    return join_results(
+        [
+            Results(
+                text.sparse_tensor_value_to_texts(tower.labels, alphabet),
                 text.sparse_tensor_value_to_texts(tower.decoded, alphabet),
-                tower.distance.tolist(), tower.total_loss.tolist())
-        for tower in returns if tower.count])
+                tower.distance.tolist(),
+                tower.total_loss.tolist(),
+            )
+            for tower in returns
+            if tower.count
+        ]
+    )
 
 
 def join_results(parts: list[Results]) -> Results:
     """Returns the results of all parts, in their order, as one."""
-    return Results([source for part in parts for source in part.sources],
-                   [decoded for part in parts for decoded in part.texts],
-                   [distance for part in parts for distance in part.distances],
-                   [loss for part in parts for loss in part.losses])
+    return Results(
+        [source for part in parts for source in part.sources],
+        [decoded for part in parts for decoded in part.texts],
+        [distance for part in parts for distance in part.distances],
+        [loss for part in parts for loss in part.losses],
+    )
 
 
 # Figures of a pass
@@ -135,10 +146,16 @@ class Tally:
         if results.sources:
             label_error_rate = sum(results.distances) / len(results.distances)
             rates = text.error_rates(results.sources, results.texts)
-        return Outcome(self.loss if loss is None else loss, label_error_rate, rates, results,
-                       time.monotonic() - self._started, self._audio_seconds,
-                       self._feed.waited - self._waited,
-                       _by_corpus(results, self._corpora) if by_corpus else [])
+        return Outcome(
+            self.loss if loss is None else loss,
+            label_error_rate,
+            rates,
+            results,
+            time.monotonic() - self._started,
+            self._audio_seconds,
+            self._feed.waited - self._waited,
+            _by_corpus(results, self._corpora) if by_corpus else [],
+        )
 
 
 def _by_corpus(results, corpora):
@@ -150,10 +167,14 @@ def _by_corpus(results, corpora):
     found, names = [], list(dict.fromkeys(corpora))
     for name in names if len(names) > 1 else ():
         chosen = [i for i, corpus in enumerate(corpora) if corpus == name]
-        sources, texts, losses = [[part[i] for i in chosen] for part in (
-            results.sources, results.texts, results.losses)]
-        found.append(CorpusOutcome(name, sum(losses) / len(losses),
-                                   text.error_rates(sources, texts), len(chosen)))
+        sources, texts, losses = [
+            [part[i] for i in chosen] for part in (results.sources, results.texts, results.losses)
+        ]
+        found.append(
+            CorpusOutcome(
+                name, sum(losses) / len(losses), text.error_rates(sources, texts), len(chosen)
+            )
+        )
     return found
 
 
@@ -164,7 +185,11 @@ def report(caption: str, outcome: Outcome, report_count: int) -> None:
     """Prints the WER report of a pass that was decoded."""
     if outcome.rates and outcome.label_error_rate is not None:
         title = '%s loss=%.9f label_error_rate=%.9f CER: %f' % (
-            caption, outcome.loss, outcome.label_error_rate, outcome.rates.cer)
+            caption,
+            outcome.loss,
+            outcome.label_error_rate,
+            outcome.rates.cer,
+        )
         calculate_and_print_wer_report(title, outcome.results, report_count)
 
 
@@ -175,8 +200,13 @@ def figures(outcome: Outcome) -> str:
         rates = outcome.rates
         n_errors = rates.insertions + rates.deletions + rates.substitutions
         words += ', WER %.2f%% [%d/%d: %d ins, %d del, %d sub]' % (
-            100 * rates.wer, n_errors, rates.words, rates.insertions, rates.deletions,
-            rates.substitutions)
+            100 * rates.wer,
+            n_errors,
+            rates.words,
+            rates.insertions,
+            rates.deletions,
+            rates.substitutions,
+        )
     return words
 
 
@@ -185,8 +215,9 @@ def corpus_figures(corpus: CorpusOutcome) -> str:
     return '%s loss %.6f, WER %.2f%%' % (corpus.name, corpus.loss, 100 * corpus.rates.wer)
 
 
-def epoch_line(epoch: int, n_epochs: int, train: Outcome, dev: Outcome | None,
-               learning_rate: float | None) -> str:
+def epoch_line(
+    epoch: int, n_epochs: int, train: Outcome, dev: Outcome | None, learning_rate: float | None
+) -> str:
     """Returns the line of a finished epoch.
 
     Args:
@@ -200,8 +231,9 @@ def epoch_line(epoch: int, n_epochs: int, train: Outcome, dev: Outcome | None,
         parts += [corpus_figures(corpus) for corpus in dev.corpora]
     if learning_rate is not None:
         parts.append('learning rate %.3g' % learning_rate)
-    parts.append('%.1f s, %.0f s of audio a second' % (
-        train.seconds, train.audio_seconds / train.seconds))
+    parts.append(
+        '%.1f s, %.0f s of audio a second' % (train.seconds, train.audio_seconds / train.seconds)
+    )
     return 'Epoch %d of %d finished: %s' % (epoch, n_epochs, '; '.join(parts))
 
 
@@ -212,43 +244,62 @@ def log_shapes(set_name: str, step, shapes) -> None:
       step: records.Step.
       shapes: values of handles.Shapes.
     """
+
     def extent(values):
         return len(values), values.min(), values.max()
 
-    log.info('%s batch %d: features %s, seq_len [%d] of %d to %d, labels %s, label_len [%d] of '
-             '%d to %d, logits %s', set_name, step.index + 1, shapes.features.tolist(),
-             *extent(shapes.seq_len), shapes.labels.tolist(), *extent(shapes.label_len),
-             ' and '.join(str(shape.tolist()) for shape in shapes.logits))
+    log.info(
+        '%s batch %d: features %s, seq_len [%d] of %d to %d, labels %s, label_len [%d] of '
+        '%d to %d, logits %s',
+        set_name,
+        step.index + 1,
+        shapes.features.tolist(),
+        *extent(shapes.seq_len),
+        shapes.labels.tolist(),
+        *extent(shapes.label_len),
+        ' and '.join(str(shape.tolist()) for shape in shapes.logits),
+    )
 
 
 def log_stage(config, state: schedule.State, n_utterances: int, n_all: int) -> None:
     """Logs what a stage trains on, where there are several."""
     length, n_stages = config.stages[state.stage], len(config.stages)
     if n_stages > 1:
-        log.info('Stage %d of %d: %s, %d of %d', state.stage + 1, n_stages, 'all utterances'
-                 if length is None else 'utterances of up to %d time steps' % length,
-                 n_utterances, n_all)
+        log.info(
+            'Stage %d of %d: %s, %d of %d',
+            state.stage + 1,
+            n_stages,
+            'all utterances' if length is None else 'utterances of up to %d time steps' % length,
+            n_utterances,
+            n_all,
+        )
 
 
 def log_worse(config, state: schedule.State, dev_loss: float) -> None:
     """Logs what follows from a dev loss that is no better, where something does."""
     consequences = []
     if config.num_tries:
-        consequences.append('patience %d of %d used up' % (state.bad_validations,
-                                                           config.num_tries))
+        consequences.append('patience %d of %d used up' % (state.bad_validations, config.num_tries))
     if config.valid_adapt < 1:
         consequences.append('learning rate times %g' % config.valid_adapt)
     if consequences or config.go_back:
-        log.info('dev loss %.6f is not below %.6f%s', dev_loss, state.best_dev_loss,
-                 ': ' + ', '.join(consequences) if consequences else '')
+        log.info(
+            'dev loss %.6f is not below %.6f%s',
+            dev_loss,
+            state.best_dev_loss,
+            ': ' + ', '.join(consequences) if consequences else '',
+        )
 
 
 def log_stopped(config, state: schedule.State) -> None:
     """Logs where the plateau has ended a stage before its last epoch."""
     if schedule.stopped(config, state) and state.epoch < schedule.last_epoch(config, state):
-        log.info('%s after epoch %d: the patience of %d validations is used up',
-                 'training stops' if schedule.next_stage(config, state) is None
-                 else 'the stage ends', state.epoch, config.num_tries)
+        log.info(
+            '%s after epoch %d: the patience of %d validations is used up',
+            'training stops' if schedule.next_stage(config, state) is None else 'the stage ends',
+            state.epoch,
+            config.num_tries,
+        )
 
 
 def not_finite(loss: float, state: schedule.State, step, learning_rate: float) -> str:
@@ -257,14 +308,22 @@ def not_finite(loss: float, state: schedule.State, step, learning_rate: float) -
     Args:
       step: records.Step that had it.
     """
-    return ('the loss is %f in epoch %d, step %d; utterances of this step: %s. A smaller '
-            'ds_learning_rate than %g may help' % (
-                loss, state.epoch + 1, step.index + 1,
-                ', '.join(example.utterance.name for example in step.examples), learning_rate))
+    return (
+        'the loss is %f in epoch %d, step %d; utterances of this step: %s. A smaller '
+        'ds_learning_rate than %g may help'
+        % (
+            loss,
+            state.epoch + 1,
+            step.index + 1,
+            ', '.join(example.utterance.name for example in step.examples),
+            learning_rate,
+        )
+    )
 
 
-def log_summary(config, run_dir: str, weights: str, test: Outcome | None,
-                exported: str | None) -> None:
+def log_summary(
+    config, run_dir: str, weights: str, test: Outcome | None, exported: str | None
+) -> None:
     """Logs the last lines of a run: the result and where everything is.
 
     Args:

@@ -1,4 +1,5 @@
 """The folder that a run leaves behind: its name, and hyper.json with settings and results."""
+
 import dataclasses
 import datetime
 import logging
@@ -13,8 +14,15 @@ log = logging.getLogger(__name__)
 
 RUN_DIR_FORMAT = '%Y%m%d-%H%M%S'
 GIT_LIMIT_S = 10  # s, after which git is given up
-RESULTS = ('last_train_wer', 'last_train_loss', 'last_validation_wer', 'last_validation_loss',
-           'test_wer', 'test_loss', 'test_cer')
+RESULTS = (
+    'last_train_wer',
+    'last_train_loss',
+    'last_validation_wer',
+    'last_validation_loss',
+    'test_wer',
+    'test_loss',
+    'test_cer',
+)
 
 
 def make_run_dir(logs_dir: str, now: time.struct_time | None = None) -> str:
@@ -43,9 +51,13 @@ def git_revision() -> tuple[str | None, str | None]:
 def _git(*arguments):
     try:
         # with --git-dir, as git would else go up and find somebody else's repository
-        done = subprocess.run(['git', '--git-dir', os.path.join(settings.PROJECT_DIR, '.git'),
-                               *arguments], check=True, capture_output=True, text=True,
-                              timeout=GIT_LIMIT_S)
+        done = subprocess.run(
+            ['git', '--git-dir', os.path.join(settings.PROJECT_DIR, '.git'), *arguments],
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=GIT_LIMIT_S,
+        )
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip() or None
@@ -69,16 +81,23 @@ class RunRecord:
         self.run_dir = make_run_dir(config.logs_dir)
         self._started, self._logs_dir = started, config.logs_dir
         git_hash, git_branch = git_revision()
-        self._context = {'time_started': started.isoformat(), 'git_hash': git_hash,
-                         'git_branch': git_branch, 'version': util.__version__}
+        self._context = {
+            'time_started': started.isoformat(),
+            'git_hash': git_hash,
+            'git_branch': git_branch,
+            'version': util.__version__,
+        }
         self._parameters = {
-            **dataclasses.asdict(config), 'epochs': config.training_iters,
-            'n_hidden_3': config.n_hidden_3, 'n_hidden_6': alphabet.n_character,
+            **dataclasses.asdict(config),
+            'epochs': config.training_iters,
+            'n_hidden_3': config.n_hidden_3,
+            'n_hidden_6': alphabet.n_character,
             'n_character': alphabet.n_character,
             'total_batches_train': data_sets.stages[-1].total_batches,
             'total_batches_validation': data_sets.dev.total_batches,
             'total_batches_test': data_sets.test.total_batches,
-            'data_set': {'name': config.importer}}
+            'data_set': {'name': config.importer},
+        }
         self._results: dict[str, float | None] = dict.fromkeys(RESULTS)  # None: there is none
 
     def add(self, name: str, outcome) -> None:
@@ -91,20 +110,25 @@ class RunRecord:
             return
         rates = outcome.rates
         figures = {'loss': outcome.loss, 'wer': rates and rates.wer, 'cer': rates and rates.cer}
-        self._results.update({'%s_%s' % (name, key): value for key, value in figures.items()
-                              if '%s_%s' % (name, key) in RESULTS})
+        self._results.update(
+            {
+                '%s_%s' % (name, key): value
+                for key, value in figures.items()
+                if '%s_%s' % (name, key) in RESULTS
+            }
+        )
 
     def write(self) -> None:
         """Writes hyper.json, and hyper.js of all runs; a failure is only logged, as it must not
         hide what ended the run."""
         finished = datetime.datetime.now(datetime.timezone.utc)
-        content = {'context': {**self._context, 'time_finished': finished.isoformat()},
-                   'parameters': self._parameters,
-                   'results': {'duration': (finished - self._started).total_seconds(),
-                               **self._results}}
+        content = {
+            'context': {**self._context, 'time_finished': finished.isoformat()},
+            'parameters': self._parameters,
+            'results': {'duration': (finished - self._started).total_seconds(), **self._results},
+        }
         try:
-            files.write_file(os.path.join(self.run_dir, 'hyper.json'),
-                             run_log.strict_json(content))
+            files.write_file(os.path.join(self.run_dir, 'hyper.json'), run_log.strict_json(content))
             run_log.merge_logs(self._logs_dir)
         except OSError as error:
             log.warning('hyper.json cannot be written to %s: %s', self.run_dir, error.strerror)

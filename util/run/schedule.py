@@ -3,6 +3,7 @@
 All are functions of the settings and of the State, which is part of every checkpoint, so that a
 resumed run does what the run would have done.
 """
+
 import math
 from typing import NamedTuple
 
@@ -10,18 +11,18 @@ from typing import NamedTuple
 class State(NamedTuple):
     """What a checkpoint knows of the run besides the weights."""
 
-    epoch: int             # epochs that are done
-    epoch_step: int        # steps that are done of the epoch after them
-    epoch_done: int        # utterances of these steps
-    epoch_loss: float      # sum of the CTC losses of these utterances
-    order: int             # checksum of that epoch's order
-    validated: int         # last epoch whose validation is done, or was not due
-    best_dev_loss: float   # lowest dev loss; infinite before the first validation
-    best_epoch: int        # epoch that had it
-    bad_validations: int   # validations that have used up patience, see `after_validation`
-    lr_factor: float       # factor of the learning rate that the plateau has made
-    stage: int             # stage of the training, from 0
-    stage_start: int       # epochs that were done when it began
+    epoch: int  # epochs that are done
+    epoch_step: int  # steps that are done of the epoch after them
+    epoch_done: int  # utterances of these steps
+    epoch_loss: float  # sum of the CTC losses of these utterances
+    order: int  # checksum of that epoch's order
+    validated: int  # last epoch whose validation is done, or was not due
+    best_dev_loss: float  # lowest dev loss; infinite before the first validation
+    best_epoch: int  # epoch that had it
+    bad_validations: int  # validations that have used up patience, see `after_validation`
+    lr_factor: float  # factor of the learning rate that the plateau has made
+    stage: int  # stage of the training, from 0
+    stage_start: int  # epochs that were done when it began
 
 
 INITIAL_STATE = State(0, 0, 0, 0.0, 0, 0, math.inf, 0, 0, 1.0, 0, 0)
@@ -37,8 +38,9 @@ def last_epoch(config, state: State) -> int:
 
 def n_epochs(config, state: State) -> int:
     """Returns the epochs of the run in all, if no stage is stopped from now on."""
-    return last_epoch(config, state) + (
-        len(config.stages) - 1 - state.stage) * config.training_iters
+    return (
+        last_epoch(config, state) + (len(config.stages) - 1 - state.stage) * config.training_iters
+    )
 
 
 def due(every: int, epoch: int, config, state: State) -> bool:
@@ -66,8 +68,15 @@ def next_stage(config, state: State) -> State | None:
     """Returns the State with which the next stage begins; None after the last one."""
     if state.stage + 1 >= len(config.stages):
         return None
-    return state._replace(stage=state.stage + 1, stage_start=state.epoch, bad_validations=0,
-                          lr_factor=1.0, epoch_step=0, epoch_done=0, epoch_loss=0.0)
+    return state._replace(
+        stage=state.stage + 1,
+        stage_start=state.epoch,
+        bad_validations=0,
+        lr_factor=1.0,
+        epoch_step=0,
+        epoch_done=0,
+        epoch_loss=0.0,
+    )
 
 
 def learning_rate(config, state: State, n_steps: int) -> float:
@@ -79,8 +88,12 @@ def learning_rate(config, state: State, n_steps: int) -> float:
     Args:
       n_steps: steps of an epoch.
     """
-    epochs = (state.stage * config.training_iters + state.epoch - state.stage_start
-              + state.epoch_step / n_steps)
+    epochs = (
+        state.stage * config.training_iters
+        + state.epoch
+        - state.stage_start
+        + state.epoch_step / n_steps
+    )
     share = epochs / (len(config.stages) * config.training_iters)
     return config.learning_rate * config.learning_rate_decay**share * state.lr_factor
 
@@ -92,9 +105,11 @@ def after_step(state: State, step, loss: float) -> State:
       step: records.Step.
       loss: mean CTC loss of its utterances.
     """
-    return state._replace(epoch_step=step.index + 1,
-                          epoch_done=state.epoch_done + len(step.examples),
-                          epoch_loss=state.epoch_loss + loss * len(step.examples))
+    return state._replace(
+        epoch_step=step.index + 1,
+        epoch_done=state.epoch_done + len(step.examples),
+        epoch_loss=state.epoch_loss + loss * len(step.examples),
+    )
 
 
 def after_epoch(state: State) -> State:
@@ -111,7 +126,11 @@ def after_validation(config, state: State, dev_loss: float) -> State:
     state = state._replace(validated=state.epoch)
     if dev_loss < state.best_dev_loss:
         return state._replace(
-            best_dev_loss=dev_loss, best_epoch=state.epoch,
-            bad_validations=0 if config.reset_tries else state.bad_validations)
-    return state._replace(bad_validations=state.bad_validations + (config.num_tries > 0),
-                          lr_factor=state.lr_factor * config.valid_adapt)
+            best_dev_loss=dev_loss,
+            best_epoch=state.epoch,
+            bad_validations=0 if config.reset_tries else state.bad_validations,
+        )
+    return state._replace(
+        bad_validations=state.bad_validations + (config.num_tries > 0),
+        lr_factor=state.lr_factor * config.valid_adapt,
+    )

@@ -1,4 +1,5 @@
 """Ctrl-C and SIGTERM."""
+
 import contextlib
 import logging
 import signal
@@ -25,8 +26,10 @@ class StopRequest:
     @contextlib.contextmanager
     def installed(self):
         """Takes over both signals while the block runs."""
-        before = {number: signal.signal(number, self._receive)
-                  for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {
+            number: signal.signal(number, self._receive)
+            for number in (signal.SIGINT, signal.SIGTERM)
+        }
         try:
             yield
         finally:
@@ -47,8 +50,9 @@ class StopRequest:
         if self.wanted or not self._deferred:
             raise errors.Interrupted(self.outcome)
         self.wanted = True
-        log.warning('%s: stopping after this step; once more to stop at once',
-                    signal.Signals(number).name)
+        log.warning(
+            '%s: stopping after this step; once more to stop at once', signal.Signals(number).name
+        )
 
     def check(self):
         """Raises Interrupted where an end was asked for."""

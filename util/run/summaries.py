@@ -1,4 +1,5 @@
 """What goes to TensorBoard: event files for the training, dev and test sets."""
+
 import contextlib
 import os
 
@@ -27,7 +28,8 @@ class EventFiles:
                 if len(data_set):
                     self._writers[data_set.name] = tf.summary.FileWriter(
                         os.path.join(run_dir, data_set.name),
-                        graph if data_set.name == 'train' else None)
+                        graph if data_set.name == 'train' else None,
+                    )
 
     @contextlib.contextmanager
     def _writing(self, folder=None):
@@ -35,8 +37,10 @@ class EventFiles:
         try:
             yield
         except (RuntimeError, OSError, tf.errors.OpError) as error:
-            raise errors.LogError('the logs cannot be written to %s: %s' % (
-                folder or self._folder, errors.first_line(error))) from None
+            raise errors.LogError(
+                'the logs cannot be written to %s: %s'
+                % (folder or self._folder, errors.first_line(error))
+            ) from None
 
     def write_update(self, update, epoch: int, trace=None) -> None:
         """Writes what an update gave, where summaries are due.
@@ -54,8 +58,10 @@ class EventFiles:
                 writer.add_summary(update.summaries, number)
             if trace is not None:
                 writer.add_run_metadata(trace, 'epoch%d_step%d' % (epoch, number), number)
-                files.write_file(os.path.join(writer.get_logdir(), 'trace.json'),
-                                 timeline.Timeline(trace.step_stats).generate_chrome_trace_format())
+                files.write_file(
+                    os.path.join(writer.get_logdir(), 'trace.json'),
+                    timeline.Timeline(trace.step_stats).generate_chrome_trace_format(),
+                )
 
     def write_outcome(self, set_name: str, step: int, outcome, **scalars) -> None:
         """Writes the figures of a pass over a set.
@@ -66,14 +72,21 @@ class EventFiles:
           outcome: reports.Outcome.
           scalars: more values to write.
         """
-        scalars.update(loss=outcome.loss, feeding_wait_share=outcome.waited / outcome.seconds,
-                       audio_seconds_per_second=outcome.audio_seconds / outcome.seconds)
+        scalars.update(
+            loss=outcome.loss,
+            feeding_wait_share=outcome.waited / outcome.seconds,
+            audio_seconds_per_second=outcome.audio_seconds / outcome.seconds,
+        )
         if outcome.rates:
-            scalars.update(label_error_rate=outcome.label_error_rate, wer=outcome.rates.wer,
-                           cer=outcome.rates.cer)
+            scalars.update(
+                label_error_rate=outcome.label_error_rate,
+                wer=outcome.rates.wer,
+                cer=outcome.rates.cer,
+            )
         for corpus in outcome.corpora:
-            scalars.update({'loss_' + corpus.name: corpus.loss,
-                            'wer_' + corpus.name: corpus.rates.wer})
+            scalars.update(
+                {'loss_' + corpus.name: corpus.loss, 'wer_' + corpus.name: corpus.rates.wer}
+            )
         self._write_scalars(set_name, step, **scalars)
         with self._writing(self._writers[set_name].get_logdir()):
             self._writers[set_name].flush()
@@ -81,8 +94,15 @@ class EventFiles:
     def _write_scalars(self, set_name, step, **scalars):
         writer = self._writers[set_name]
         with self._writing(writer.get_logdir()):
-            writer.add_summary(tf.Summary(value=[tf.Summary.Value(tag=tag, simple_value=value)
-                                                 for tag, value in scalars.items()]), step)
+            writer.add_summary(
+                tf.Summary(
+                    value=[
+                        tf.Summary.Value(tag=tag, simple_value=value)
+                        for tag, value in scalars.items()
+                    ]
+                ),
+                step,
+            )
 
     def close(self) -> None:
         """Writes what is left."""

@@ -9,6 +9,7 @@ PyTorch's layer 4 has weights of its own for each direction, whereas the paper's
 them: a model can be used where the two directions have the same weights. PyTorch does not clip
 that layer either, which makes a difference only above `ds_relu_clip`.
 """
+
 from collections.abc import Mapping
 
 import numpy as np
@@ -43,31 +44,44 @@ def from_torch(weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """
     weights = _without_prefixes(weights)
     expected = ['%s.%s' % (theirs, kind) for _, theirs in DENSE for kind in ('weight', 'bias')]
-    expected += [LAYER_4 + kind + end for end in ('', BACKWARD) for kind in (
-        'weight_ih_l0', 'weight_hh_l0', 'bias_ih_l0', 'bias_hh_l0')]
+    expected += [
+        LAYER_4 + kind + end
+        for end in ('', BACKWARD)
+        for kind in ('weight_ih_l0', 'weight_hh_l0', 'bias_ih_l0', 'bias_hh_l0')
+    ]
     missing = [name for name in expected if name not in weights]
     if missing:
-        raise errors.WeightsError('torchaudio.models.DeepSpeech has weights that are missing here: '
-                                  '%s' % ', '.join(missing))
+        raise errors.WeightsError(
+            'torchaudio.models.DeepSpeech has weights that are missing here: '
+            '%s' % ', '.join(missing)
+        )
     ours = {}
     for number, theirs in DENSE:
         ours['h' + number] = weights[theirs + '.weight'].T
         ours['b' + number] = weights[theirs + '.bias']
-    ours['h4'] = _shared('input weights', *[weights[LAYER_4 + 'weight_ih_l0' + end].T
-                                            for end in ('', BACKWARD)])
-    ours['b4'] = _shared('biases', *[weights[LAYER_4 + 'bias_ih_l0' + end]
-                                     + weights[LAYER_4 + 'bias_hh_l0' + end]
-                                     for end in ('', BACKWARD)])
-    ours['r4_fw'], ours['r4_bw'] = [weights[LAYER_4 + 'weight_hh_l0' + end].T
-                                    for end in ('', BACKWARD)]
+    ours['h4'] = _shared(
+        'input weights', *[weights[LAYER_4 + 'weight_ih_l0' + end].T for end in ('', BACKWARD)]
+    )
+    ours['b4'] = _shared(
+        'biases',
+        *[
+            weights[LAYER_4 + 'bias_ih_l0' + end] + weights[LAYER_4 + 'bias_hh_l0' + end]
+            for end in ('', BACKWARD)
+        ],
+    )
+    ours['r4_fw'], ours['r4_bw'] = [
+        weights[LAYER_4 + 'weight_hh_l0' + end].T for end in ('', BACKWARD)
+    ]
     return {name: np.ascontiguousarray(value, np.float32) for name, value in ours.items()}
 
 
 def _without_prefixes(weights):
     """Returns the weights, {name: array}, without `PREFIXES` in their names."""
     for prefix in PREFIXES:
-        weights = {name[len(prefix):] if name.startswith(prefix) else name: value
-                   for name, value in weights.items()}
+        weights = {
+            name[len(prefix) :] if name.startswith(prefix) else name: value
+            for name, value in weights.items()
+        }
     return weights
 
 
@@ -80,7 +94,8 @@ def _shared(what, forward, backward):
     if not np.array_equal(forward, backward):
         raise errors.WeightsError(
             'the two directions of layer 4 must have the same %s, as in the paper, but they '
-            'differ by up to %g' % (what, np.abs(forward - backward).max()))
+            'differ by up to %g' % (what, np.abs(forward - backward).max())
+        )
     return forward
 
 
@@ -91,8 +106,10 @@ def read_npz(path: str) -> dict[str, np.ndarray]:
       WeightsError: the file cannot be read; the message names it.
     """
     try:
-        with files.open_regular(path, mode='rb') as opened, np.load(
-                opened, allow_pickle=False) as file:
+        with (
+            files.open_regular(path, mode='rb') as opened,
+            np.load(opened, allow_pickle=False) as file,
+        ):
             weights = {name: file[name] for name in file.files}
         if not all(isinstance(value, np.ndarray) for value in weights.values()):
             raise ValueError('some other file in the archive')
@@ -126,12 +143,14 @@ def _read_pt(path):
     try:
         import torch
     except ImportError:
-        raise errors.WeightsError('%s: reading it needs PyTorch, which is not installed' % path
-                                  ) from None
+        raise errors.WeightsError(
+            '%s: reading it needs PyTorch, which is not installed' % path
+        ) from None
     try:
         state = torch.load(path, map_location='cpu', weights_only=True)
         return {name: value.float().numpy() for name, value in state.items()}
     except Exception as error:  # PyTorch has an exception for each kind of damage
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise errors.WeightsError('%s is not a state dict of PyTorch: %s' % (path, reason)
-                                  ) from None
+        raise errors.WeightsError(
+            '%s is not a state dict of PyTorch: %s' % (path, reason)
+        ) from None

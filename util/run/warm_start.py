@@ -3,6 +3,7 @@
 Weights that have the name and the shape of one of this network are loaded. A table in the log says
 of every weight, here and there, whether it was loaded and why not.
 """
+
 import logging
 import os
 from collections.abc import Mapping, Sequence
@@ -38,21 +39,25 @@ def load(session: tf.Session, path: str, variables: Sequence[tf.Variable]) -> li
     for row in rows:
         log.info('  %s', '  '.join(cell.ljust(w) for cell, w in zip(row, widths)).rstrip())
     if not fitting:
-        raise errors.CheckpointError('ds_init_from: no weight of %s has name and shape of one of '
-                                     'this network' % path)
+        raise errors.CheckpointError(
+            'ds_init_from: no weight of %s has name and shape of one of this network' % path
+        )
     for name in fitting:
         if weights[name].dtype.kind not in 'fiu' or not np.isfinite(weights[name]).all():
-            raise errors.CheckpointError('ds_init_from: %s of %s must hold finite numbers'
-                                         % (name, path))
+            raise errors.CheckpointError(
+                'ds_init_from: %s of %s must hold finite numbers' % (name, path)
+            )
     chosen = [v for v in variables if v.op.name in fitting]
     # The values are fed for the initial values' tensors, so that the graph does not grow.
-    session.run([v.initializer for v in chosen],
-                {v.initial_value: weights[v.op.name] for v in chosen})
+    session.run(
+        [v.initializer for v in chosen], {v.initial_value: weights[v.op.name] for v in chosen}
+    )
     return [v.op.name for v in variables if v.op.name not in fitting]
 
 
-def compare(shapes: Mapping[str, list[int]], weights: Mapping[str, np.ndarray]
-            ) -> tuple[list[tuple[str, str, str, str]], list[str]]:
+def compare(
+    shapes: Mapping[str, list[int]], weights: Mapping[str, np.ndarray]
+) -> tuple[list[tuple[str, str, str, str]], list[str]]:
     """Compares weights with the variables of this network by name and shape.
 
     Args:
@@ -103,11 +108,14 @@ def read(path: str) -> dict[str, np.ndarray]:
         if found is None:
             raise errors.CheckpointError('ds_init_from: there is no checkpoint in %s' % path)
         path = found
-    path = path[:-len(INDEX)] if path.endswith(INDEX) else path
-    problem = (checkpoint_files.damage(path) if os.path.exists(path + INDEX)
-               else 'there is no such file')
+    path = path[: -len(INDEX)] if path.endswith(INDEX) else path
+    problem = (
+        checkpoint_files.damage(path) if os.path.exists(path + INDEX) else 'there is no such file'
+    )
     if problem:
-        raise errors.CheckpointError('ds_init_from: %s must be a checkpoint, a folder of some or '
-                                     'an .npz file, but: %s' % (path, problem))
+        raise errors.CheckpointError(
+            'ds_init_from: %s must be a checkpoint, a folder of some or '
+            'an .npz file, but: %s' % (path, problem)
+        )
     reader = tf.train.load_checkpoint(path)
     return {name: reader.get_tensor(there) for name, there in checkpoint_files.weights_in(reader)}

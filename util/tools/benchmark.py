@@ -10,6 +10,7 @@ start of a run and the latency of an exported model follow.
 Each measurement runs in a process of its own, one after the other, and reports its fastest
 repetition. All of it takes some ten minutes on two cores, which should have nothing else to do.
 """
+
 import argparse
 import json
 import os
@@ -29,8 +30,9 @@ ROUNDS = {MAIN: 3}  # times that a size is measured, of which the fastest counts
 
 def main(arguments: list[str]) -> int:
     """Runs the command line and returns the exit status."""
-    parser = argparse.ArgumentParser(prog='python -m util.tools.benchmark',
-                                     description='Measures the trainer on this machine.')
+    parser = argparse.ArgumentParser(
+        prog='python -m util.tools.benchmark', description='Measures the trainer on this machine.'
+    )
     parser.add_argument('--json', metavar='FILE', help='where to write the figures')
     parser.add_argument('--picture', metavar='FILE', help='where to draw the steps')
     parser.add_argument('--measure', metavar='SPEC', help=argparse.SUPPRESS)  # in its own process
@@ -57,8 +59,9 @@ def _report(figures, options):
         try:
             files.write_file(options.json, run_log.strict_json(figures))
         except OSError as error:
-            raise errors.DeepSpeechError('%s cannot be written: %s'
-                                         % (options.json, error.strerror)) from None
+            raise errors.DeepSpeechError(
+                '%s cannot be written: %s' % (options.json, error.strerror)
+            ) from None
     if options.picture:
         report.draw(figures, options.picture)
 
@@ -71,8 +74,10 @@ def measure_all() -> dict:
         chosen = ['own'] + ['block'] * (size == MAIN) + torch * (size in SIZES)
         if size in VANILLA_SIZES:
             chosen += ['vanilla'] + ['torch vanilla'] * len(torch)
-        rounds = [[measure('step', name, *size) for name in chosen]  # by turns
-                  for _ in range(ROUNDS.get(size, 1))]
+        rounds = [
+            [measure('step', name, *size) for name in chosen]  # by turns
+            for _ in range(ROUNDS.get(size, 1))
+        ]
         for results in zip(*rounds):
             figures['steps'].append(min(results, key=lambda result: result['seconds']))
     for name in ('decoding', 'feeding', 'start', 'export'):
@@ -83,8 +88,12 @@ def measure_all() -> dict:
 
 def _has_torch():
     """Tells whether PyTorch can be imported."""
-    return subprocess.run([sys.executable, '-c', 'import torch'], check=False,
-                          stderr=subprocess.DEVNULL).returncode == 0
+    return (
+        subprocess.run(
+            [sys.executable, '-c', 'import torch'], check=False, stderr=subprocess.DEVNULL
+        ).returncode
+        == 0
+    )
 
 
 def measure(name: str, *values):
@@ -98,11 +107,15 @@ def measure(name: str, *values):
     """
     spoken = ' '.join(map(str, (name, *values)))
     print('measuring %s' % spoken, file=sys.stderr)
-    done = subprocess.run([sys.executable, __file__, '--measure', json.dumps([name, values])],
-                          check=False, stdout=subprocess.PIPE)
+    done = subprocess.run(
+        [sys.executable, __file__, '--measure', json.dumps([name, values])],
+        check=False,
+        stdout=subprocess.PIPE,
+    )
     if done.returncode:
-        raise errors.DeepSpeechError('the measurement of %s failed with exit status %d'
-                                     % (spoken, done.returncode))
+        raise errors.DeepSpeechError(
+            'the measurement of %s failed with exit status %d' % (spoken, done.returncode)
+        )
     return json.loads(done.stdout.splitlines()[-1])
 
 

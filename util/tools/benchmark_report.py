@@ -1,4 +1,5 @@
 """What the benchmark makes of its figures: ratios, a table, a picture."""
+
 from util import errors
 from util.tools.benchmark_measurements import (
     FRAMES_A_SECOND,
@@ -20,7 +21,8 @@ def _step(figures, size, implementation='own'):
     """Returns the figures of a step, or None if it was not measured."""
     for step in figures['steps']:
         if step['implementation'] == implementation and all(
-                step[name] == value for name, value in size._asdict().items()):
+            step[name] == value for name, value in size._asdict().items()
+        ):
             return step
     return None
 
@@ -36,18 +38,22 @@ def ratios(figures: dict) -> dict[str, float]:
         ours, other = (_step(figures, size, name) for name in ('vanilla', 'torch vanilla'))
         if ours and other:
             found["step of the paper's network, torch.nn.RNN, %s" % _words(size)] = (
-                ours['seconds'] / other['seconds'])
+                ours['seconds'] / other['seconds']
+            )
     if _step(figures, MAIN, 'torch'):
         found['memory of the step, PyTorch, %s' % _words(MAIN)] = (
-            main['memory_mb'] / _step(figures, MAIN, 'torch')['memory_mb'])
+            main['memory_mb'] / _step(figures, MAIN, 'torch')['memory_mb']
+        )
     found['step, BlockLSTM, %s' % _words(MAIN)] = (
-        main['seconds'] / _step(figures, MAIN, 'block')['seconds'])
+        main['seconds'] / _step(figures, MAIN, 'block')['seconds']
+    )
     found['step, notebook (%.1f s), %s' % (NOTEBOOK_STEP_S, _words(MAIN))] = (
-        main['seconds'] / NOTEBOOK_STEP_S)
-    found['8 times the steps'] = (
-        _step(figures, LONG)['seconds'] / _step(figures, SHORT)['seconds'])
+        main['seconds'] / NOTEBOOK_STEP_S
+    )
+    found['8 times the steps'] = _step(figures, LONG)['seconds'] / _step(figures, SHORT)['seconds']
     found['8 times the batch'] = (
-        _step(figures, SIZES[1])['seconds'] / _step(figures, SMALL)['seconds'])
+        _step(figures, SIZES[1])['seconds'] / _step(figures, SMALL)['seconds']
+    )
     seconds = figures['decoding']['seconds']
     found['beam search, one operation'] = seconds['ours'] / seconds['one_operation']
     return found
@@ -65,25 +71,55 @@ def table(figures: dict) -> str:
     for step in figures['steps']:
         size = Size(*[step[name] for name in Size._fields])
         gflops = step_flop(size, 'vanilla' in step['implementation']) / step['seconds'] / 1e9
-        rows.append(('step, %s, %s' % (step['implementation'], _words(size)),
-                     '%.1f' % (1e3 * step['seconds']), '%.0f' % (
-                         size.batch_size * size.n_steps / FRAMES_A_SECOND / step['seconds']),
-                     '%.0f' % gflops, '%.0f %%' % (100 * gflops / peak),
-                     '%.0f MB' % step['memory_mb']))
+        rows.append(
+            (
+                'step, %s, %s' % (step['implementation'], _words(size)),
+                '%.1f' % (1e3 * step['seconds']),
+                '%.0f' % (size.batch_size * size.n_steps / FRAMES_A_SECOND / step['seconds']),
+                '%.0f' % gflops,
+                '%.0f %%' % (100 * gflops / peak),
+                '%.0f MB' % step['memory_mb'],
+            )
+        )
     for name in ('decoding', 'feeding'):
         for kind, seconds in figures[name]['seconds'].items():
-            rows.append(('%s, %s' % (name, kind.replace('_', ' ')), '%.1f' % (1e3 * seconds),
-                         '%.0f' % (figures[name]['audio_seconds'] / seconds), '', '', ''))
-    rows.append(('start to the first step', '%.0f' % (1e3 * figures['start']['seconds']),
-                 '', '', '', ''))
+            rows.append(
+                (
+                    '%s, %s' % (name, kind.replace('_', ' ')),
+                    '%.1f' % (1e3 * seconds),
+                    '%.0f' % (figures[name]['audio_seconds'] / seconds),
+                    '',
+                    '',
+                    '',
+                )
+            )
+    rows.append(
+        ('start to the first step', '%.0f' % (1e3 * figures['start']['seconds']), '', '', '', '')
+    )
     for length, seconds in figures['export']['seconds'].items():
-        rows.append(('exported model, %s s of audio' % length, '%.1f' % (1e3 * seconds),
-                     '%.0f' % (int(length) / seconds), '', '', ''))
+        rows.append(
+            (
+                'exported model, %s s of audio' % length,
+                '%.1f' % (1e3 * seconds),
+                '%.0f' % (int(length) / seconds),
+                '',
+                '',
+                '',
+            )
+        )
     widths = [max(map(len, column)) for column in zip(*rows)]
-    lines = ['  '.join([row[0].ljust(widths[0])] + [
-        cell.rjust(width) for cell, width in zip(row[1:], widths[1:])]) for row in rows]
-    return '\n'.join(lines + [''] + ['%5.2f  ratio: %s' % (ratio, what)
-                                     for what, ratio in figures['ratios'].items()])
+    lines = [
+        '  '.join(
+            [row[0].ljust(widths[0])]
+            + [cell.rjust(width) for cell, width in zip(row[1:], widths[1:])]
+        )
+        for row in rows
+    ]
+    return '\n'.join(
+        lines
+        + ['']
+        + ['%5.2f  ratio: %s' % (ratio, what) for what, ratio in figures['ratios'].items()]
+    )
 
 
 def draw(figures: dict, path: str) -> None:
@@ -96,15 +132,27 @@ def draw(figures: dict, path: str) -> None:
       DeepSpeechError: the file cannot be written, or its ending names no format of pictures.
     """
     import matplotlib
+
     matplotlib.use('Agg')
     from matplotlib import pyplot
+
     figure, axes = pyplot.subplots(figsize=(9, 4))
-    bars = [(name, index, _step(figures, size, name)['seconds'] / (
-        _step(figures, size, 'torch') or _step(figures, size))['seconds'])
-            for index, size in enumerate(SIZES) for name in ('own', 'torch', 'block')
-            if _step(figures, size, name)]
-    styles = {'own': ('this project', '#2a6fbb', -0.27), 'torch': ('PyTorch', '#999999', 0),
-              'block': ('TensorFlow, BlockLSTM', '#e0a030', 0.27)}
+    bars = [
+        (
+            name,
+            index,
+            _step(figures, size, name)['seconds']
+            / (_step(figures, size, 'torch') or _step(figures, size))['seconds'],
+        )
+        for index, size in enumerate(SIZES)
+        for name in ('own', 'torch', 'block')
+        if _step(figures, size, name)
+    ]
+    styles = {
+        'own': ('this project', '#2a6fbb', -0.27),
+        'torch': ('PyTorch', '#999999', 0),
+        'block': ('TensorFlow, BlockLSTM', '#e0a030', 0.27),
+    }
     for name, (label, color, offset) in styles.items():
         mine = [(index + offset, ratio) for which, index, ratio in bars if which == name]
         if mine:
@@ -120,7 +168,8 @@ def draw(figures: dict, path: str) -> None:
     try:
         figure.savefig(path, dpi=120)
     except (OSError, ValueError) as error:
-        raise errors.DeepSpeechError('%s cannot be written: %s' % (
-            path, getattr(error, 'strerror', None) or error)) from None
+        raise errors.DeepSpeechError(
+            '%s cannot be written: %s' % (path, getattr(error, 'strerror', None) or error)
+        ) from None
     finally:
         pyplot.close(figure)

@@ -8,6 +8,7 @@ the characters outside the alphabet, and the transcripts that occur both in trai
 test. With a file name it also draws a histogram of the lengths. The exit status is 0 where training
 could start, else 1.
 """
+
 import argparse
 import collections
 import logging
@@ -28,18 +29,24 @@ if TYPE_CHECKING:
     from util.text import Alphabet
 
 N_EXAMPLES = 3  # utterances named for each reason or character
-BINS = 40       # of the histogram
+BINS = 40  # of the histogram
 
 
 def main(arguments: list[str]) -> int:
     """Runs the command line and returns the exit status."""
     parser = argparse.ArgumentParser(
         prog='python -m util.tools.check_data',
-        description='Reads the corpus of the ds_ settings as training would and reports on it.')
-    parser.add_argument('picture', metavar='PICTURE', nargs='?',
-                        help='file for a histogram of the lengths, such as lengths.png')
+        description='Reads the corpus of the ds_ settings as training would and reports on it.',
+    )
+    parser.add_argument(
+        'picture',
+        metavar='PICTURE',
+        nargs='?',
+        help='file for a histogram of the lengths, such as lengths.png',
+    )
     options = parser.parse_args(arguments)
     from util import importers, text  # here, as they load TensorFlow, which --help can do without
+
     run_log.set_up_logging()
     # The report names the excluded utterances itself, by reason.
     logging.getLogger('util.feeding.data_sets').setLevel(logging.ERROR)
@@ -55,8 +62,11 @@ def main(arguments: list[str]) -> int:
         print('error: %s' % error, file=sys.stderr)
         return 1
     can_start = len(data_sets.train) > 0
-    print('training could start' if can_start else 'training could not start: no usable training '
-          'utterance is left')
+    print(
+        'training could start'
+        if can_start
+        else 'training could not start: no usable training utterance is left'
+    )
     return 0 if can_start else 1
 
 
@@ -75,15 +85,29 @@ def _set_lines(data_set):
         yield '%-5s empty' % data_set.name
         return
     lengths = np.array([example.seconds for example in data_set.examples])
-    yield ('%-5s %d utterances, %.1f s (%.2f hours); shortest %.2f s, median %.2f s, longest %.2f '
-           's') % (data_set.name, len(lengths), lengths.sum(), lengths.sum() / 3600, lengths.min(),
-                   np.median(lengths), lengths.max())
+    yield (
+        '%-5s %d utterances, %.1f s (%.2f hours); shortest %.2f s, median %.2f s, longest %.2f s'
+    ) % (
+        data_set.name,
+        len(lengths),
+        lengths.sum(),
+        lengths.sum() / 3600,
+        lengths.min(),
+        np.median(lengths),
+        lengths.max(),
+    )
     words = sum(len(example.transcript.split()) for example in data_set.examples)
     yield '      %.1f %% of the frames in batches of %d are padding' % (
-        100 * data_set.padding(), data_set.step_size)
-    yield '      %d words; %s' % (words, ', '.join(
-        '%d at %d Hz with %d channel%s' % (count, rate, channels, 's' * (channels > 1))
-        for (rate, channels), count in sorted(data_set.sources.items())))
+        100 * data_set.padding(),
+        data_set.step_size,
+    )
+    yield '      %d words; %s' % (
+        words,
+        ', '.join(
+            '%d at %d Hz with %d channel%s' % (count, rate, channels, 's' * (channels > 1))
+            for (rate, channels), count in sorted(data_set.sources.items())
+        ),
+    )
 
 
 def _exclusion_lines(excluded):
@@ -110,6 +134,7 @@ def _character_lines(excluded, alphabet):
       alphabet: text.Alphabet.
     """
     from util import text
+
     counts, examples = collections.Counter(), collections.defaultdict(list)
     for utterance in excluded:
         cleaned, unknown = text.clean_transcript(utterance.transcript or '', alphabet)
@@ -119,8 +144,12 @@ def _character_lines(excluded, alphabet):
     yield 'characters outside the alphabet: %d' % len(counts)
     for char, count in counts.most_common():
         utterance = examples[char][0]
-        yield '%7d %s, as in %s: %s' % (count, text.describe_char(char), utterance.name,
-                                        utterance.transcript)
+        yield '%7d %s, as in %s: %s' % (
+            count,
+            text.describe_char(char),
+            utterance.name,
+            utterance.transcript,
+        )
 
 
 def _overlap_lines(data_sets):
@@ -128,7 +157,9 @@ def _overlap_lines(data_sets):
     known = {example.transcript for example in data_sets.train.examples}
     shared = [example for example in data_sets.test.examples if example.transcript in known]
     yield 'test utterances whose transcript also occurs in training: %d of %d' % (
-        len(shared), len(data_sets.test))
+        len(shared),
+        len(data_sets.test),
+    )
     for example in shared[:N_EXAMPLES]:
         yield '        %s: %s' % (example.utterance.name, example.transcript)
 
@@ -140,20 +171,27 @@ def draw_lengths(data_sets: 'DataSets', path: str) -> None:
       DeepSpeechError: the file cannot be written, or its ending names no format of pictures.
     """
     import matplotlib
+
     matplotlib.use('Agg')
     from matplotlib import pyplot
+
     figure, axes = pyplot.subplots(figsize=(8, 4))
     lengths = [[example.seconds for example in data_set.examples] for data_set in data_sets]
-    axes.hist(lengths, bins=BINS, stacked=True,
-              label=['%s (%d)' % (data_set.name, len(data_set)) for data_set in data_sets])
+    axes.hist(
+        lengths,
+        bins=BINS,
+        stacked=True,
+        label=['%s (%d)' % (data_set.name, len(data_set)) for data_set in data_sets],
+    )
     axes.set(xlabel='length of an utterance in s', ylabel='utterances')
     axes.legend()
     figure.tight_layout()
     try:
         figure.savefig(path)
     except (OSError, ValueError) as error:
-        raise errors.DeepSpeechError('%s cannot be written: %s' % (
-            path, getattr(error, 'strerror', None) or error)) from None
+        raise errors.DeepSpeechError(
+            '%s cannot be written: %s' % (path, getattr(error, 'strerror', None) or error)
+        ) from None
     finally:
         pyplot.close(figure)
 

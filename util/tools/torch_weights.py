@@ -5,6 +5,7 @@
 writes the weights under this project's names. `util.run.torch_weights` says which models can be
 converted.
 """
+
 import argparse
 import contextlib
 import os
@@ -25,22 +26,29 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog='python -m util.tools.torch_weights',
         description='Converts weights of torchaudio.models.DeepSpeech to an .npz file for '
-                    'ds_init_from.')
-    parser.add_argument('source', metavar='model.pt',
-                        help="state dict of PyTorch, or an .npz file with PyTorch's names")
+        'ds_init_from.',
+    )
+    parser.add_argument(
+        'source',
+        metavar='model.pt',
+        help="state dict of PyTorch, or an .npz file with PyTorch's names",
+    )
     parser.add_argument('target', metavar='weights.npz', help='file to write')
     options = parser.parse_args(arguments)
     try:
         weights = torch_weights.read_ours(options.source)
         if 'b6' not in weights:
             raise errors.WeightsError(
-                '%s: these are not the weights of torchaudio.models.DeepSpeech' % options.source)
+                '%s: these are not the weights of torchaudio.models.DeepSpeech' % options.source
+            )
         _save(options.target, weights)
     except errors.DeepSpeechError as error:
         print('error: %s' % error, file=sys.stderr)
         return 1
-    print('%s: %d weights, %d labels and the blank' % (
-        options.target, sum(value.size for value in weights.values()), weights['b6'].size - 1))
+    print(
+        '%s: %d weights, %d labels and the blank'
+        % (options.target, sum(value.size for value in weights.values()), weights['b6'].size - 1)
+    )
     return 0
 
 
@@ -55,8 +63,9 @@ def _save(path, weights):
         np.savez(temporary, **weights)
         os.replace(temporary, path)
     except OSError as error:
-        raise errors.WeightsError('%s cannot be written: %s' % (path, error.strerror or error)
-                                  ) from None
+        raise errors.WeightsError(
+            '%s cannot be written: %s' % (path, error.strerror or error)
+        ) from None
     finally:
         with contextlib.suppress(OSError):  # the file is there only where renaming failed
             os.remove(temporary)
