@@ -23,7 +23,7 @@ import util
 from util import config as settings, errors, files, gpu, importers, log as run_log, records
 from util import text, website
 from util.feeding import feeder
-from util.graph import accumulation, handles, layers, rnn
+from util.graph import gradients, handles, layers, rnn
 from util.graph.layers import Dropout
 from util.run import checkpoint_files, checkpoints, decoding, reports, run_folder, schedule
 from util.run import export_folder, preflight, signals, summaries
@@ -284,7 +284,7 @@ def get_tower_results(batch, devices, *, config, n_character, dropout=None, opti
       handles.TowerResults.
     Source: the notebook's function of that name, which took the mean of the towers' means.
     """
-    results, gradients = [], []
+    results, tower_gradients = [], []
     for tower, device in enumerate(devices):
         with (
             tf.device(device),
@@ -299,11 +299,11 @@ def get_tower_results(batch, devices, *, config, n_character, dropout=None, opti
                 )
             )
             if optimizer is not None:
-                gradients.append(optimizer.compute_gradients(results[-1].avg_loss))
+                tower_gradients.append(optimizer.compute_gradients(results[-1].avg_loss))
     weights = tower_weights(results)
     return handles.TowerResults(
         results,
-        gradients,
+        tower_gradients,
         label_error_rate=_weighted([result.label_error_rate for result in results], weights),
         avg_loss=_weighted([result.avg_loss for result in results], weights),
     )
@@ -456,9 +456,9 @@ def _training_model(graph, config, n_character, data_sets):
     optimizer = create_optimizer(config, learning_rate)
     queues = feeder.make_queues(data_sets)
     batch = feeder.next_batch(queues, selector, n_utterances)
-    n_batches = accumulation.batch_counter() if config.accumulates else None
+    n_batches = gradients.batch_counter() if config.accumulates else None
     dropout = Dropout(is_training, _dropout_seed(config, global_step, n_batches))
-    towers, gradients, _, avg_loss = get_tower_results(
+    towers, tower_gradients, _, avg_loss = get_tower_results(
         batch,
         tower_devices(config),
         config=config,
@@ -466,7 +466,7 @@ def _training_model(graph, config, n_character, data_sets):
         dropout=dropout,
         optimizer=optimizer,
     )
-    averaged = average_gradients(gradients, tower_weights(towers))
+    averaged = average_gradients(tower_gradients, tower_weights(towers))
     if config.accumulates:
         update, sums = _accumulating_update(
             optimizer, averaged, batch, avg_loss, n_batches, global_step, config
@@ -503,32 +503,45 @@ def _dropout_seed(config, global_step, n_batches):
     return tf.stack([seed, global_step * 2**16])
 
 
-def _update(optimizer, gradients, loss, global_step, config, after=()):
-    """Builds the handles.Update of the variables by a list of (gradient, variable).
+def _update(optimizer, pairs, loss, global_step, config, last=None):
+    """Builds the update of the variables.
 
     Args:
+      pairs: list of (gradient, variable).
       loss: scalar that the update reports.
-      after: function that gives the operations to run after the update; () for none.
+      last: function that makes an operation to run after all this; None: no such operation.
+    Returns:
+      handles.Update.
     """
-    gradients = accumulation.clip(gradients, config)
+    pairs = gradients.clip(pairs, config)
     if config.log_variables:
-        log_grads_and_vars(gradients)
-    update = apply_gradients(optimizer, gradients, global_step)
+        log_grads_and_vars(pairs)
+    update = apply_gradients(optimizer, pairs, global_step)
     with tf.control_dependencies([update, loss]):
-        last = [after()] if after else []
-    with tf.control_dependencies([update, loss, *last]):
+        done = [update, loss] if last is None else [last()]
+    with tf.control_dependencies(done):
         number = global_step.read_value()
     return handles.Update(number, loss, tf.summary.merge_all())
 
 
-def _accumulating_update(optimizer, gradients, batch, loss, n_batches, global_step, config):
-    """Builds (handles.Update by the gradients of several batches, handles.Accumulation)."""
-    sums = accumulation.Accumulators([variable for _, variable in gradients], n_batches)
+def _accumulating_update(optimizer, pairs, batch, loss, n_batches, global_step, config):
+    """Builds the update of the variables by the sums of several batches.
+
+    Args:
+      pairs: list of (gradient, variable) of the step's batch.
+      batch: records.Batch of all towers.
+      loss: float32 scalar, mean CTC loss of the batch.
+      n_batches: int64 scalar, batches in the sums.
+    Returns:
+      (handles.Update, handles.Accumulation).
+    """
+    sums = gradients.Accumulators([variable for _, variable in pairs], n_batches)
     weight = tf.placeholder_with_default(1.0, [], 'weight')
-    add = sums.add(gradients, loss, weight, *accumulation.norm_and_scale(batch, config))
+    add = sums.add(pairs, loss, weight, *gradients.norm_and_scale(batch, config))
     reset = sums.reset()
     mean = sums.mean()
-    update = _update(optimizer, mean.gradients, mean.loss, global_step, config, after=sums.reset)
+    # The reset comes last, as the mean and its loss are read from the sums.
+    update = _update(optimizer, mean.gradients, mean.loss, global_step, config, last=sums.reset)
     return update, handles.Accumulation(add, weight, n_batches, reset)
 
 
@@ -672,7 +685,7 @@ class Run(NamedTuple):
         return int(self.session.run(self.model.global_step))
 
 
-def train(run, state):
+def train(run: Run, state: schedule.State) -> schedule.State:
     """Trains to the last epoch of the last stage.
 
     An epoch is its steps, a validation where one is due, and a checkpoint where one is due.
@@ -690,7 +703,7 @@ def train(run, state):
     with _feed_dev(run) as dev_feed:
         if state.validated < state.epoch:  # the run before was interrupted in its validation
             state, _ = validate(run, state, dev_feed)
-            if state.best_epoch < state.epoch:
+            if not schedule.is_best(state):
                 run.checkpoints.save(state)
         for stage in range(state.stage, len(config.stages)):
             if stage > state.stage:
@@ -700,15 +713,14 @@ def train(run, state):
                     state, train_outcome = train_epoch(run, state, feed)
                     learning_rate = run.learning_rate(state)
                     state, dev_outcome = validate(run, state, dev_feed)
-                    saved = state.best_epoch == state.epoch  # by the validation
-                    if schedule.checkpoint_due(config, state) and not saved:
-                        run.checkpoints.save(state)
+                    if schedule.checkpoint_due(config, state) and not schedule.is_best(state):
+                        run.checkpoints.save(state)  # the best was saved by the validation
                     _log_epoch(run, state, train_outcome, dev_outcome, learning_rate)
             reports.log_stopped(config, state)
     return state
 
 
-def train_epoch(run, state, feed):
+def train_epoch(run: Run, state: schedule.State, feed) -> tuple[schedule.State, reports.Outcome]:
     """Trains over what is left of an epoch.
 
     Args:
@@ -734,7 +746,7 @@ def train_epoch(run, state, feed):
             run.hook('step', state)
             if run.stop.wanted:
                 progress.close()
-                run.checkpoints.save_and_interrupt(state)
+                raise run.checkpoints.interruption(state)
             batch, update, trace = train_step(run, state, step, number + 1, query_report)
             if batch:
                 if batch.shapes:
@@ -767,43 +779,54 @@ def train_step(run, state, step, number, query_report):
       run: Run.
       state: schedule.State before the step.
       step: records.Step; where it has no utterances, there is only the update.
-      number: the number of the update, counted from 1.
+      number: number that the next update will have, from 1.
       query_report: whether to fetch what the report needs of the towers.
     Returns:
       handles.StepResult.
     """
     model, config = run.model, run.config
-    sums, rate = model.accumulation, {model.learning_rate: run.learning_rate(state)}
-    every = config.summary_steps
-    with_summaries = model.update.summaries is not None and every and number % every == 0
-    update_fetches = handles.UpdateResult(
-        model.update.number, model.update.loss, model.update.summaries if with_summaries else ()
-    )
-    batch = update = trace = None
+    sums = model.accumulation
+    rate = {model.learning_rate: run.learning_rate(state)}
+    update_fetches = _update_fetches(model.update, number, config.summary_steps)
+    batch = update = trace = options = None
+    if config.do_fulltrace and step.examples and step.ends_update:
+        options, trace = tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE), tf.RunMetadata()
     if step.examples:
-        fetches = handles.BatchResult(
-            model.avg_loss,
-            decoding.undecoded(model.towers) if query_report else (),
-            model.shapes if config.print_batch_shapes else (),
-        )
-        feed = {
-            model.selector: step.queue_index,
-            model.n_utterances: len(step.examples),
-            model.is_training: True,
-            **({sums.weight: step.weight} if sums else rate),
-        }
-        options = None
-        if config.do_fulltrace and step.ends_update:
-            options, trace = tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE), tf.RunMetadata()
-        batch, update = run.session.run(
-            (fetches, sums.add if sums else update_fetches), feed, options, trace
-        )
-    if sums and step.ends_update and (step.examples or run.session.run(sums.n_batches)):
-        update = run.session.run(update_fetches, rate)
+        batch_fetches = _batch_fetches(run, query_report)
+        values = {**_batch_feed(model, step), model.is_training: True}
+        if sums:
+            values[sums.weight] = step.weight
+            batch, _ = run.session.run((batch_fetches, sums.add), values, options, trace)
+        else:
+            values.update(rate)
+            batch, update = run.session.run((batch_fetches, update_fetches), values, options, trace)
+    if sums and step.ends_update:
+        in_sums = step.examples or run.session.run(sums.n_batches)
+        update = run.session.run(update_fetches, rate) if in_sums else None
     return handles.StepResult(batch, update, trace)
 
 
-def validate(run, state, feed):
+def _batch_feed(model, step):
+    """Returns what to feed so that the graph takes the batch of a records.Step."""
+    return {model.selector: step.queue_index, model.n_utterances: len(step.examples)}
+
+
+def _batch_fetches(run, query_report):
+    """Returns what to fetch of a batch: handles.BatchResult of tensors."""
+    towers = decoding.undecoded(run.model.towers) if query_report else ()
+    shapes = run.model.shapes if run.config.print_batch_shapes else ()
+    return handles.BatchResult(run.model.avg_loss, towers, shapes)
+
+
+def _update_fetches(update, number, summary_steps):
+    """Returns what to fetch of an update: handles.UpdateResult of tensors."""
+    due = summary_steps and number % summary_steps == 0 and update.summaries is not None
+    return handles.UpdateResult(update.number, update.loss, update.summaries if due else ())
+
+
+def validate(
+    run: Run, state: schedule.State, feed
+) -> tuple[schedule.State, reports.Outcome | None]:
     """Evaluates the dev set where that is due, and keeps the weights if they are the best so far.
 
     Args:
@@ -821,18 +844,19 @@ def validate(run, state, feed):
     run.hook('validation', state)
     try:
         outcome = run_inference(run, run.data_sets.dev, feed)
-    except errors.Interrupted:
-        run.checkpoints.save_and_interrupt(state)
+    except errors.StopWanted:
+        raise run.checkpoints.interruption(state) from None
     reports.report('Validation', outcome, config.report_count)
-    if not outcome.rates and settings.uses_dev_loss(config):
+    needed_by = ', '.join(settings.uses_dev_loss(config))
+    if not outcome.rates and needed_by:
+        path = run.checkpoints.save(state)
         raise errors.DataError(
-            '%s: no utterance of the dev set could be read; saved %s'
-            % (', '.join(settings.uses_dev_loss(config)), run.checkpoints.save(state))
+            '%s: no utterance of the dev set could be read; saved %s' % (needed_by, path)
         )
     if not math.isfinite(outcome.loss):
         log.warning('the dev loss is %f; these weights are not kept as the best', outcome.loss)
     after = schedule.after_validation(config, state, outcome.loss)
-    if after.best_epoch == after.epoch:
+    if schedule.is_best(after):
         run.checkpoints.save_best(after)
     else:
         reports.log_worse(config, after, outcome.loss)
@@ -841,7 +865,7 @@ def validate(run, state, feed):
     return after, outcome
 
 
-def run_inference(run, data_set, feed):
+def run_inference(run: Run, data_set, feed) -> reports.Outcome:
     """Makes one pass over the dev or test set, without training.
 
     Args:
@@ -854,9 +878,7 @@ def run_inference(run, data_set, feed):
       Interrupted: between two batches.
     """
     model, tally = run.model, reports.Tally(feed)
-    fetches = handles.BatchResult(
-        (), decoding.undecoded(model.towers), model.shapes if run.config.print_batch_shapes else ()
-    )
+    fetches = _batch_fetches(run, query_report=True)
     progress = run_log.Progress(data_set.name, data_set.total_batches)
     with (
         contextlib.closing(progress),
@@ -864,22 +886,19 @@ def run_inference(run, data_set, feed):
     ):
         for step in feed.epoch():
             run.stop.check()
-            batch = run.session.run(
-                fetches, {model.selector: step.queue_index, model.n_utterances: len(step.examples)}
-            )
+            batch = run.session.run(fetches, _batch_feed(model, step))
             if batch.shapes:
                 progress.close()
                 reports.log_shapes(data_set.name, step, batch.shapes)
             decoded.add(batch.towers)
-            tally.add(
-                step, sum(float(tower.total_loss.sum()) for tower in batch.towers if tower.count)
-            )
+            losses = [float(tower.total_loss.sum()) for tower in batch.towers if tower.count]
+            tally.add(step, sum(losses))
             progress.update(step.index + 1, tally.loss)
     return tally.outcome(decoded.results)
 
 
-def test(run):
-    """Evaluates the test set; returns its reports.Outcome, None where there is nothing to test."""
+def test(run: Run) -> reports.Outcome | None:
+    """Evaluates the test set; returns None where there is nothing to test."""
     if not len(run.data_sets.test):
         return None
     with feeder.feed(run.data_sets.test, run.model.queues, run.session, n_epochs=1) as feed:
@@ -942,7 +961,7 @@ def train_and_test(config, stop, started, hook):
     reports.log_summary(config, record.run_dir, tested, outcome, exported)
 
 
-def main(arguments, hook=None):
+def main(arguments: list[str], hook=None) -> int:
     """Runs the command line.
 
     Args:

@@ -2,6 +2,7 @@
 TensorFlow 0.12.1, and for the paper's network those of torchaudio.models.DeepSpeech."""
 
 import os
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -50,11 +51,20 @@ def seed_batch():
     )
 
 
+class Values(NamedTuple):
+    """What the towers give of the batch."""
+
+    avg_loss: Any
+    label_error_rate: Any
+    gradients: Any
+    towers: Any
+
+
 class Trained:
-    """The graph of n towers, with the notebook's initial weights."""
+    """The graph of n towers, with the notebook's initial weights, and its Values with these."""
 
     def __init__(self, n_towers, implementation='own'):
-        with tf.Graph().as_default() as self.graph:
+        with tf.Graph().as_default() as graph:
             config = seed_config(towers=n_towers, rnn_impl=implementation)
             optimizer = DeepSpeech.create_optimizer(config)
             results = DeepSpeech.get_tower_results(
@@ -64,25 +74,37 @@ class Trained:
                 n_character=N_CHARACTER,
                 optimizer=optimizer,
             )
-            self.towers, self.avg_loss = results.towers, results.avg_loss
-            self.label_error_rate = results.label_error_rate
             self.gradients = DeepSpeech.average_gradients(
                 results.gradients, DeepSpeech.tower_weights(results.towers)
             )
-            self.train_op = DeepSpeech.apply_gradients(optimizer, self.gradients)
+            self._avg_loss = results.avg_loss
+            self._train_op = DeepSpeech.apply_gradients(optimizer, self.gradients)
             self.variables = tf.trainable_variables()
             self._initialise = tf.global_variables_initializer()
+            self._initial_values = {
+                variable.initial_value: SEED['init/' + notebook_name(variable)]
+                for variable in self.variables
+            }
         self.session = tf.Session(
-            graph=self.graph, config=tf.ConfigProto(device_count={'CPU': n_towers})
+            graph=graph, config=tf.ConfigProto(device_count={'CPU': n_towers})
         )
         self.reset()
+        self.values = self.session.run(  # in one run, as other fetches take a second
+            Values(
+                results.avg_loss,
+                results.label_error_rate,
+                [gradient for gradient, _ in self.gradients],
+                results.towers,
+            )
+        )
 
     def reset(self):
         """Goes back to the initial weights and to the optimizer's initial state."""
-        self.session.run(self._initialise)
-        with self.graph.as_default():
-            for variable in self.variables:
-                variable.load(SEED['init/' + notebook_name(variable)], self.session)
+        self.session.run(self._initialise, self._initial_values)
+
+    def step(self):
+        """Takes a training step; returns the loss before it."""
+        return self.session.run([self._avg_loss, self._train_op])[0]
 
 
 def notebook_name(variable):
@@ -103,7 +125,7 @@ def built(request):
 
 @pytest.fixture
 def trained(built):
-    """The same, with the initial weights."""
+    """`built` with the initial weights, for tests that change them."""
     built.reset()
     return built
 
@@ -139,29 +161,22 @@ def test_batch_of_the_queue_is_the_notebooks():
     assert count == 3
 
 
-def test_loss_and_gradients(trained):
-    loss, rate, gradients, towers = trained.session.run(
-        [
-            trained.avg_loss,
-            trained.label_error_rate,
-            [g for g, _ in trained.gradients],
-            trained.towers,
-        ]
-    )
+def test_loss_and_gradients(built):
+    loss, rate, gradients, towers = built.values
     assert loss == pytest.approx(float(SEED['avg_loss']), rel=1e-6)
     assert rate == pytest.approx(float(SEED['label_error_rate']), rel=1e-6)
     total = np.concatenate([tower.total_loss for tower in towers])
     np.testing.assert_allclose(total, SEED['total_loss'], rtol=1e-6)
     worst = 0.0
-    for gradient, (_, variable) in zip(gradients, trained.gradients):
+    for gradient, (_, variable) in zip(gradients, built.gradients):
         wanted = SEED['grad/' + notebook_name(variable)]
         worst = max(worst, np.abs(gradient - wanted).max() / np.abs(wanted).max())
     say('the gradients, of their largest value', worst)
     assert worst < 1e-4
 
 
-def test_decoded_labels(trained):
-    towers = trained.session.run(trained.towers)
+def test_decoded_labels(built):
+    towers = built.values.towers
     paths = [row for tower in towers for row in rows_of(tower.decoded, tower.count)]
     wanted = [SEED['decoded_values'][SEED['decoded_indices'][:, 0] == row] for row in range(3)]
     assert len(paths) == 3
@@ -175,7 +190,7 @@ def rows_of(sparse, count):
 
 
 def test_twenty_adam_steps(trained):
-    losses = [trained.session.run([trained.avg_loss, trained.train_op])[0] for _ in range(20)]
+    losses = [trained.step() for _ in range(20)]
     worst = np.abs(losses / SEED['losses_before_step'] - 1).max()
     say('20 losses, relative', worst)
     assert worst < 1e-4
@@ -192,7 +207,7 @@ def test_twenty_adam_steps(trained):
 @pytest.mark.parametrize('built', [(1, 'own')], indirect=True)
 def test_one_step_moves_every_variable(trained):
     before = trained.session.run(trained.variables)
-    trained.session.run(trained.train_op)
+    trained.step()
     after = trained.session.run(trained.variables)
     for old, new, variable in zip(before, after, trained.variables):
         assert (old != new).any(), variable.op.name
@@ -203,43 +218,35 @@ def test_one_step_moves_every_variable(trained):
 TORCH = np.load(os.path.join(DATA, 'torchaudio_deepspeech.npz'))
 
 
-class Vanilla:
-    """The graph of n towers of the paper's network, with PyTorch's weights."""
-
-    def __init__(self, n_towers):
-        with tf.Graph().as_default() as graph:
-            config = load_config(
-                n_context=N_CONTEXT, n_hidden=32, rnn='vanilla', dropout_rate=0, towers=n_towers
-            )
-            results = DeepSpeech.get_tower_results(
-                seed_batch(),
-                ['/cpu:%d' % i for i in range(n_towers)],
-                config=config,
-                n_character=N_CHARACTER,
-                optimizer=DeepSpeech.create_optimizer(config),
-            )
-            self.towers, self.avg_loss = results.towers, results.avg_loss
-            self.log_probabilities = [tf.nn.log_softmax(tower.logits) for tower in self.towers]
-            self.gradients = DeepSpeech.average_gradients(
-                results.gradients, DeepSpeech.tower_weights(results.towers)
-            )
-            self.session = tf.Session(
-                graph=graph, config=tf.ConfigProto(device_count={'CPU': n_towers})
-            )
-            self.session.run(tf.global_variables_initializer())
-            warm_start.load(
-                self.session,
-                os.path.join(DATA, 'torchaudio_deepspeech.npz'),
-                tf.trainable_variables(),
-            )
-
-
 @pytest.fixture(scope='module', params=(1, 2, 3))
 def vanilla(request):
-    """Vanilla of so many towers."""
-    made = Vanilla(request.param)
-    yield made
-    made.session.close()
+    """What so many towers of the paper's network give of the batch, with PyTorch's weights."""
+    config = load_config(
+        n_context=N_CONTEXT, n_hidden=32, rnn='vanilla', dropout_rate=0, towers=request.param
+    )
+    devices = tf.ConfigProto(device_count={'CPU': request.param})
+    with tf.Graph().as_default(), tf.Session(config=devices) as session:
+        results = DeepSpeech.get_tower_results(
+            seed_batch(),
+            ['/cpu:%d' % i for i in range(request.param)],
+            config=config,
+            n_character=N_CHARACTER,
+            optimizer=DeepSpeech.create_optimizer(config),
+        )
+        gradients = DeepSpeech.average_gradients(
+            results.gradients, DeepSpeech.tower_weights(results.towers)
+        )
+        session.run(tf.global_variables_initializer())
+        weights = os.path.join(DATA, 'torchaudio_deepspeech.npz')
+        warm_start.load(session, weights, tf.trainable_variables())
+        return session.run(
+            {
+                'log_probabilities': [tf.nn.log_softmax(each.logits) for each in results.towers],
+                'total_loss': tf.concat([each.total_loss for each in results.towers], 0),
+                'avg_loss': results.avg_loss,
+                'gradients': {variable.op.name: gradient for gradient, variable in gradients},
+            }
+        )
 
 
 def test_batches_of_both_references_are_the_same():
@@ -248,8 +255,9 @@ def test_batches_of_both_references_are_the_same():
 
 
 def test_vanilla_log_probabilities(vanilla):
-    towers = vanilla.session.run(vanilla.log_probabilities)
-    utterances = [tower[:, b] for tower in towers for b in range(tower.shape[1])]
+    utterances = [
+        tower[:, b] for tower in vanilla['log_probabilities'] for b in range(tower.shape[1])
+    ]
     assert len(utterances) == 3
     worst = max(
         np.abs(ours[:n_steps] - TORCH['log_probs_%d' % b]).max()
@@ -260,19 +268,14 @@ def test_vanilla_log_probabilities(vanilla):
 
 
 def test_vanilla_losses_and_gradients(vanilla):
-    loss, gradients, towers = vanilla.session.run(
-        [vanilla.avg_loss, [g for g, _ in vanilla.gradients], vanilla.towers]
-    )
-    total = np.concatenate([tower.total_loss for tower in towers])
-    worst = np.abs(total / TORCH['total_loss'] - 1).max()
+    worst = np.abs(vanilla['total_loss'] / TORCH['total_loss'] - 1).max()
     say("the losses of the paper's network, relative", worst)
-    assert worst < 1e-6 and loss == pytest.approx(float(TORCH['avg_loss']), rel=1e-6)
-    wanted = torch_gradients()
-    names = [variable.op.name for _, variable in vanilla.gradients]
-    assert sorted(names) == sorted(wanted)
+    assert worst < 1e-6
+    assert vanilla['avg_loss'] == pytest.approx(float(TORCH['avg_loss']), rel=1e-6)
+    gradients, wanted = vanilla['gradients'], torch_gradients()
+    assert set(gradients) == set(wanted)
     worst = max(
-        np.abs(gradient - wanted[name]).max() / np.abs(wanted[name]).max()
-        for gradient, name in zip(gradients, names)
+        np.abs(gradients[name] - wanted[name]).max() / np.abs(wanted[name]).max() for name in wanted
     )
     say("the gradients of the paper's network, of their largest value", worst)
     assert worst < 2e-4

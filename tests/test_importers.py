@@ -16,7 +16,7 @@ from corpora import list_corpus, read_corpus
 from helpers import PROJECT, load_config, speech, write_manifest, write_wav
 from util import errors, importers, records, text
 from util.corpora import download
-from util.importers import csv as csv_importer, digits, ldc93s1
+from util.importers import csv as csv_importer, digits, ldc93s1, timit
 
 HEADER = 'wav_filename,wav_filesize,transcript'
 ROWS = ['wav/a.wav,10,well then', 'wav/b.wav,20,"yes, indeed"', 'wav/c.wav,30,caf\u00e9']
@@ -362,7 +362,7 @@ def test_ldc93s1_transcript_comes_without_its_sample_numbers(tmp_path):
     path = tmp_path / 'LDC93S1.txt'
     for content in ('0 46797 %s', '0 46797 %s\n', '\ufeff0  46797\t%s\r\n'):
         path.write_text(content % SENTENCE, encoding='utf-8')
-        assert ldc93s1.read_transcript(str(path)).strip() == SENTENCE
+        assert timit.parse_transcript(str(path)).strip() == SENTENCE
 
 
 @pytest.mark.parametrize('content', (PAGE, '', '0 46797\n', SENTENCE))

@@ -40,6 +40,10 @@ class Interrupted(Exception):
     """The user asked for an end (Ctrl-C or SIGTERM); the message says what was saved."""
 
 
+class StopWanted(Interrupted):
+    """The same, raised between two batches, where the run can be left in order."""
+
+
 def first_line(error: BaseException) -> str:
     """Returns what an exception says in one line, without TensorFlow's account of where in the
     graph it arose."""

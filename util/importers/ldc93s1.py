@@ -1,6 +1,6 @@
 """LDC93S1: one TIMIT utterance, the smallest set that trains end to end.
 
-LDC93S1.txt is one line, "<first sample> <last sample> <transcript>":
+LDC93S1.txt has the form of TIMIT, "<first sample> <last sample> <transcript>":
     0 46797 She had your dark suit in greasy wash water all year.
 Licence: LDC's free sample. Size: 92 kB. Address: catalog.ldc.upenn.edu/LDC93S1
 """
@@ -9,6 +9,7 @@ import os
 
 from util import audio, config as settings, errors, importers, records
 from util.corpora import download
+from util.importers import timit
 
 BASE_URL = 'https://catalog.ldc.upenn.edu/desc/addenda/'
 NAME = 'LDC93S1'
@@ -29,24 +30,8 @@ def list_utterances(config: settings.Config) -> records.Listing:
         audio.audio_info(wav)
     except audio.AudioError as error:
         raise errors.DataError('%s: %s; remove it to download it anew' % (wav, error)) from None
-    utterances = [records.Utterance(wav, wav, read_transcript(txt))]
+    utterances = [records.Utterance(wav, wav, timit.parse_transcript(txt))]
     return records.Listing(utterances, utterances, utterances)
-
-
-def read_transcript(path: str) -> str:
-    """Returns the words of a file that holds "<first sample> <last sample> <words>".
-
-    Raises:
-      DataError: the file cannot be read or holds something else.
-    """
-    try:
-        with open(path, encoding='utf-8-sig') as file:
-            parts = file.read().split(maxsplit=2)
-    except (OSError, UnicodeDecodeError) as error:
-        raise errors.DataError('%s cannot be read: %s' % (path, error)) from None
-    if len(parts) < 3 or not (parts[0].isdigit() and parts[1].isdigit()):
-        raise errors.DataError('%s must hold "<first sample> <last sample> <words>"' % path)
-    return parts[2]
 
 
 def _fetched(folder, name):

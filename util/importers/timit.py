@@ -18,7 +18,6 @@ import re
 
 from util import config as settings, errors, importers, records
 from util.corpora import corpus_files
-from util.importers import ldc93s1
 
 HOW_TO_GET = 'it can be had from catalog.ldc.upenn.edu/LDC93S1 (LDC93S1) and is never fetched'
 CORE_TEST = frozenset(
@@ -94,6 +93,22 @@ def _read_tree(tree, config):
     return [_utterance(paths, config.dataset_path) for _, paths in sorted(sentences.items())]
 
 
+def parse_transcript(path: str) -> str:
+    """Returns the words of a .TXT file, which holds "<first sample> <last sample> <words>".
+
+    Raises:
+      DataError: the file cannot be read or holds something else.
+    """
+    try:
+        with open(path, encoding='utf-8-sig') as file:
+            parts = file.read().split(maxsplit=2)
+    except (OSError, UnicodeDecodeError) as error:
+        raise errors.DataError('%s cannot be read: %s' % (path, error)) from None
+    if len(parts) < 3 or not (parts[0].isdigit() and parts[1].isdigit()):
+        raise errors.DataError('%s must hold "<first sample> <last sample> <words>"' % path)
+    return parts[2]
+
+
 def _utterance(paths, dataset_path):
     """Returns the utterance of a sentence's files: the transcript's and one or more of audio."""
     audio_paths = [path for path in paths if path.lower().endswith('.wav')]
@@ -103,7 +118,7 @@ def _utterance(paths, dataset_path):
         reason = 'no transcript (.TXT) beside it'
     else:
         try:
-            transcript = ldc93s1.read_transcript(texts[0])
+            transcript = parse_transcript(texts[0])
         except errors.DataError as error:
             reason = str(error)
     if not audio_paths:

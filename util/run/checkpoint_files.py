@@ -6,7 +6,7 @@ import os
 import re
 
 from util import errors
-from util.graph import accumulation
+from util.graph import gradients
 from util.tf1 import tf
 
 log = logging.getLogger(__name__)
@@ -151,7 +151,7 @@ def weights_in(reader):
 
 def of_the_run(name):
     """Tells from its name whether a variable holds something of the run rather than a weight."""
-    return name.startswith((STATE + '/', accumulation.SCOPE + '/'))
+    return name.startswith((STATE + '/', gradients.SCOPE + '/'))
 
 
 def check_newest(config, n_character):

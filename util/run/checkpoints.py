@@ -51,16 +51,17 @@ class Checkpoints:
         self.save(state)  # first, so that best/ is never ahead of what a resumed run finds
         self._save(self._model.savers.best, self._best_dir, state)
 
-    def save_and_interrupt(self, state: schedule.State) -> None:
-        """Saves, and raises Interrupted with what was saved.
+    def interruption(self, state: schedule.State) -> errors.Interrupted:
+        """Saves, and returns the exception that ends the run and says what was saved.
 
         Raises:
-          Interrupted. TrainingError: as `save`.
+          TrainingError: as `save`.
         """
         steps = ' and %d steps' % state.epoch_step if state.epoch_step else ''
-        raise errors.Interrupted(
-            'saved %s: %d epochs%s; ds_restore_checkpoint=1 goes on from '
-            'there' % (self.save(state), state.epoch, steps)
+        path = self.save(state)
+        return errors.Interrupted(
+            'saved %s: %d epochs%s; ds_restore_checkpoint=1 goes on from there'
+            % (path, state.epoch, steps)
         )
 
     @contextlib.contextmanager

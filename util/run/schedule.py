@@ -54,6 +54,11 @@ def checkpoint_due(config, state: State) -> bool:
     return due(config.checkpoint_step, state.epoch, config, state) or stage_done(config, state)
 
 
+def is_best(state: State) -> bool:
+    """Tells whether the weights after the epoch that has just ended are the best so far."""
+    return state.best_epoch == state.epoch
+
+
 def stopped(config, state: State) -> bool:
     """Tells whether the plateau ends the stage: the patience is used up."""
     return 0 < config.num_tries <= state.bad_validations

@@ -55,6 +55,6 @@ class StopRequest:
         )
 
     def check(self):
-        """Raises Interrupted where an end was asked for."""
+        """Raises StopWanted where an end was asked for."""
         if self.wanted:
-            raise errors.Interrupted(self.outcome)
+            raise errors.StopWanted(self.outcome)

@@ -8,7 +8,7 @@ import pytest
 import DeepSpeech
 from helpers import load_config
 from util import records
-from util.graph import accumulation
+from util.graph import gradients as gradients_module
 from util.tf1 import tf
 
 N_INPUT, N_CONTEXT, N_CHARACTER = 4, 1, 6
@@ -74,7 +74,7 @@ class Trainer:
                 tf.placeholder(tf.int32, [None]),
             )
             self.optimizer = DeepSpeech.create_optimizer(config)
-            n_batches = accumulation.batch_counter() if config.accumulates else None
+            n_batches = gradients_module.batch_counter() if config.accumulates else None
             step = tf.train.get_or_create_global_step()
             results = DeepSpeech.get_tower_results(
                 self.batch,
@@ -253,7 +253,7 @@ def test_a_batch_is_counted_only_after_its_gradients():
     """The number seeds the batch's dropout, which therefore must have read it."""
     with tf.Graph().as_default():
         variable = tf.get_variable('w', [2])
-        sums = accumulation.Accumulators([variable], accumulation.batch_counter())
+        sums = gradients_module.Accumulators([variable], gradients_module.batch_counter())
         added = sums.add([(tf.constant([1.0, 2.0]), variable)], tf.constant(1.0), 1.0, 1.0, 1.0)
         updates = {op.inputs[0].op.name: op for op in added.control_inputs}
     before, waiting = set(), [updates['accumulated/n_batches']]
@@ -275,7 +275,7 @@ def by_hand(build, batches, **values):
     for one variable."""
     with tf.Graph().as_default(), tf.Session() as session:
         variable = tf.get_variable('w', [2])
-        sums = accumulation.Accumulators([variable], accumulation.batch_counter())
+        sums = gradients_module.Accumulators([variable], gradients_module.batch_counter())
         config = load_config(**values)
         adding = []
         for gradient, loss, weight, utterances, labels in batches:
@@ -286,11 +286,11 @@ def by_hand(build, batches, **values):
                     [(tf.constant(gradient), variable)],
                     tf.constant(loss),
                     weight,
-                    *accumulation.norm_and_scale(batch, config),
+                    *gradients_module.norm_and_scale(batch, config),
                 )
             )
         mean = sums.mean()
-        fetches = [accumulation.clip(mean.gradients, config)[0][0], mean.loss]
+        fetches = [gradients_module.clip(mean.gradients, config)[0][0], mean.loss]
         session.run(tf.global_variables_initializer())
         for operation in adding:
             session.run(operation)
@@ -348,7 +348,7 @@ def test_the_norm_is_clipped_after_the_elements():
 def test_clipping(values, expected):
     with tf.Graph().as_default(), tf.Session() as session:
         pairs = [(tf.constant([3.0, -4.0]), 'a'), (tf.constant([12.0]), 'b')]
-        clipped = accumulation.clip(pairs, load_config(**values))
+        clipped = gradients_module.clip(pairs, load_config(**values))
         assert [name for _, name in clipped] == ['a', 'b']
         for got, wanted in zip(session.run([value for value, _ in clipped]), expected):
             np.testing.assert_allclose(got, wanted, rtol=1e-6)
@@ -358,7 +358,7 @@ def test_clipping_that_is_off_adds_nothing():
     with tf.Graph().as_default() as graph:
         pairs = [(tf.constant([3.0]), 'a')]
         before = len(graph.get_operations())
-        assert accumulation.clip(pairs, load_config()) == pairs
+        assert gradients_module.clip(pairs, load_config()) == pairs
         assert len(graph.get_operations()) == before
 
 
