@@ -1,11 +1,11 @@
 """Trains a DeepSpeech network: `python DeepSpeech.py`, configured by ds_* variables.
 
 This module builds the graph (network, loss, towers, optimizer, export) and runs it (training,
-validation, test). It does what Mozilla's DeepSpeech.ipynb of November 2016 did; "the notebook" in
-comments is that one. Utterances come from util/importers by way of util/feeding, the settings from
-util/config.py; what a run keeps and reports is in util/run.
+validation, test). It reproduces Mozilla's DeepSpeech.ipynb of November 2016, which comments call
+"the notebook". Utterances come from util/importers by way of util/feeding, the settings from
+util/config.py; checkpoints, reports and logs are in util/run.
 
-B = batch_size, T = n_steps, F = n_features, R = T*B in comments on shapes.
+In comments on shapes, B = batch_size, T = n_steps, F = n_features and R = T*B.
 """
 
 import argparse
@@ -36,14 +36,14 @@ from util.tf1 import tf
 
 log = logging.getLogger('DeepSpeech')
 
-MAX_SEARCHES = 32  # beam searches at a time in one batch, where there are as many cores
+MAX_SEARCHES = 32  # limit of the beam searches of a batch that run at the same time
 
 
 # The network
 
 
 def variable_on_cpu(name, shape, initializer):
-    """Makes or shares a variable in CPU memory: float32 of that shape."""
+    """Creates or reuses a float32 variable of this shape in CPU memory."""
     with tf.device('/cpu:0'):
         return tf.get_variable(name=name, shape=shape, initializer=initializer)
 
@@ -56,15 +56,15 @@ def BiRNN(batch_x, seq_length, *, config, n_character, dropout=None, is_training
       batch_x: float32 [B, T, F], windows of MFCC; F = n_input + 2*n_input*n_context.
       seq_length: int32 [B], time steps of each utterance.
       config: Config; the geometry, stddevs, relu_clip and dropout rates.
-      n_character: classes, the blank included.
-      dropout: Dropout, or None for a graph that never drops.
-      is_training: whether the graph is to train; without, it keeps nothing for a gradient.
+      n_character: number of classes, including the blank.
+      dropout: Dropout, or None for a graph without dropout.
+      is_training: whether gradients will be needed; if not, nothing is kept for them.
     Returns:
       float32 [T, B, n_character]: logits, time-major.
     Raises:
       ValueError: batch_x is not rank 3.
-    Source: BiRNN of the notebook; Hannun et al., arXiv:1412.5567, equations 1 to 5, in layer 4
-      with LSTM cells as in the notebook, or as they are (`ds_rnn=vanilla`).
+    Source: BiRNN of the notebook; Hannun et al., arXiv:1412.5567, equations 1 to 5. Layer 4 has
+      LSTM cells as in the notebook, or is that of the paper (`ds_rnn=vanilla`).
     """
     if batch_x.shape.rank != 3:
         raise ValueError('batch_x must be [batch, n_steps, n_features], got %s' % batch_x.shape)
@@ -92,13 +92,13 @@ def _dense(x, index, units, config, dropout):
     if dropout is None or rate == 0.0:
         return layers.clipped_relu(x, weights, bias, config.relu_clip)
     keep, scale = layers.dropout_mask(tf.shape(x)[0], units, rate, index, dropout)
-    # relu(scale z) = scale relu(z), and the weights are smaller than the activations
+    # relu(scale z) = scale relu(z); scaling the weights is cheaper than scaling the activations
     return layers.clipped_relu(x, weights * scale, bias * scale, config.relu_clip * scale, keep)
 
 
 def _layer_variables(index, n_in, units, config):
-    """Makes (h, b) of a dense layer, float32 [n_in, units] and [units], normally distributed at
-    first."""
+    """Creates (h, b) of a dense layer, float32 [n_in, units] and [units], with normally distributed
+    initial values."""
 
     def variable(name, shape):
         stddev = getattr(config, name + '_stddev')
@@ -116,8 +116,8 @@ def _drop(x, rate, index, dropout):
 
 
 def _recurrent(x, seq_length, config, is_training):
-    """Builds layer 4: float32 [T, B, n_hidden_3] -> [T, B, n_hidden_4], 0 past an utterance's
-    end."""
+    """Builds layer 4: float32 [T, B, n_hidden_3] -> [T, B, n_hidden_4], which is 0 past the end of
+    each utterance."""
     if config.rnn == 'vanilla':
         weights, bias = _layer_variables(4, config.n_hidden_3, config.n_cell_dim, config)
         shape, initializer = [config.n_cell_dim] * 2, layers.recurrent_initializer(config)
@@ -131,12 +131,12 @@ def _recurrent(x, seq_length, config, is_training):
 
 
 def _lstm_variables(direction, config):
-    """Makes (kernel, bias) of one direction, float32 [n_hidden_3 + n_cell_dim, 4*n_cell_dim] and
+    """Creates (kernel, bias) of one direction, float32 [n_hidden_3 + n_cell_dim, 4*n_cell_dim] and
     [4*n_cell_dim].
 
     Names and layout are those of TensorFlow 1.x. The initial values are those of TensorFlow 0.12,
-    which the notebook had, unless `recurrent_init` says otherwise: uniform of variance 1/n_in,
-    and 0.
+    which the notebook used: the kernel is uniform with variance 1/n_in, unless `recurrent_init`
+    says otherwise, and the bias is 0.
     """
     shape = [config.n_hidden_3 + config.n_cell_dim, 4 * config.n_cell_dim]
     with tf.variable_scope('bidirectional_rnn/%s/basic_lstm_cell' % direction):
@@ -148,14 +148,14 @@ def _lstm_variables(direction, config):
 
 
 def calculate_accuracy_and_loss(batch, count, *, config, n_character, dropout=None):
-    """Runs the network on a batch and compares the outcome with the transcripts.
+    """Runs the network on a batch and compares its output with the transcripts.
 
     What the notebook called accuracy is an error rate: the mean over utterances of the edit
     distance between best path and labels, divided by the number of labels.
 
     Args:
       batch: records.Batch with windows.
-      count: int32 scalar, how many of its utterances count, see `tower_batch`.
+      count: int32 scalar, number of its utterances that count, see `tower_batch`.
       config, n_character, dropout: as in `BiRNN`.
     Returns:
       handles.TowerResult.
@@ -188,13 +188,13 @@ def _ctc_loss(logits, labels, seq_len, accelerated):
       logits: float32 [T, B, n_character].
       labels: int32 sparse [B, U].
       seq_len: int32 [B].
-      accelerated: whether to use the operation that cuDNN computes.
+      accelerated: whether to use the operation CTCLossV2, which has a cuDNN kernel.
     Returns:
       float32 [B].
     """
     if not accelerated:
         return tf.nn.ctc_loss(labels, logits, seq_len)
-    # The operation that has a cuDNN kernel wants the blank first.
+    # CTCLossV2 expects the blank as the first class.
     logits = tf.concat([logits[:, :, -1:], logits[:, :, :-1]], axis=2)
     loss, _ = tf.raw_ops.CTCLossV2(
         inputs=logits,
@@ -206,15 +206,16 @@ def _ctc_loss(logits, labels, seq_len, accelerated):
 
 
 def decode(logits, seq_len, beam_width):
-    """Searches the best paths.
+    """Finds the best path of each utterance by a beam search.
 
-    Each utterance is searched by itself, so that all cores have work; the operation searches a
-    batch on one. merge_repeated stays off: on, it would merge "all" to "al" a second time.
+    Each utterance is searched by itself, so that all cores are used; TensorFlow's operation
+    searches a batch on one core. merge_repeated must be off, as it would merge repeated characters
+    a second time ("all" would become "al").
 
     Args:
       logits: float32 [T, B, n_character].
       seq_len: int32 [B].
-      beam_width: paths to follow.
+      beam_width: number of paths that the search keeps.
     Returns:
       int64 sparse [B, .]: the labels of each utterance's best path.
     """
@@ -231,7 +232,7 @@ def decode(logits, seq_len, beam_width):
         path = decoded[0].values
         return b + 1, labels.write(b, path), lengths.write(b, tf.size(path))
 
-    with tf.device('/cpu:0'):  # there is no beam search elsewhere
+    with tf.device('/cpu:0'):  # the operation has no GPU kernel
         batch_size = tf.shape(seq_len)[0]
         labels = tf.TensorArray(tf.int64, batch_size, infer_shape=False, element_shape=[None])
         lengths = tf.TensorArray(tf.int32, batch_size, element_shape=[])
@@ -253,11 +254,11 @@ def decode(logits, seq_len, beam_width):
 
 
 def create_optimizer(config, learning_rate=None):
-    """Makes Adam, as in the notebook (Kingma and Ba, arXiv:1412.6980).
+    """Returns the Adam optimizer, as in the notebook (Kingma and Ba, arXiv:1412.6980).
 
     Args:
       config: Config.
-      learning_rate: float32 scalar; None is that of `config`.
+      learning_rate: float32 scalar; None: that of `config`.
     """
     if learning_rate is None:
         learning_rate = config.learning_rate
@@ -267,19 +268,19 @@ def create_optimizer(config, learning_rate=None):
 
 
 def tower_devices(config):
-    """Returns the device of each tower: the GPUs, or logical CPU devices where there are none."""
+    """Returns the device of each tower: the GPUs, or logical CPU devices if there are none."""
     gpus = gpu.get_available_gpus()
     return (gpus or ['/cpu:%d' % i for i in range(config.towers)])[: config.towers]
 
 
 def get_tower_results(batch, devices, *, config, n_character, dropout=None, optimizer=None):
-    """Deals a step's batch out to the towers and runs the network in each.
+    """Divides a step's batch among the towers and runs the network in each.
 
     Args:
       batch: records.Batch of frames with margins, for all towers.
-      devices: device of each tower.
+      devices: list of the device of each tower.
       config, n_character, dropout: as in `BiRNN`.
-      optimizer: None, or what computes the gradients.
+      optimizer: optimizer that computes the gradients; None: no gradients.
     Returns:
       handles.TowerResults.
     Source: the notebook's function of that name, which took the mean of the towers' means.
@@ -312,13 +313,14 @@ def get_tower_results(batch, devices, *, config, n_character, dropout=None, opti
 def tower_batch(batch, tower, n_towers, n_context):
     """Cuts the share of one tower out of a step's batch.
 
-    The utterances are dealt out in order, as evenly as they go. A tower for which none is left
-    gets the first one, so that its operations have something to work on, and the weight 0.
+    The utterances are divided in order and as evenly as possible. A tower for which none is left
+    gets the first one, because its operations need an input, but counts with the weight 0.
 
     Args:
       batch: records.Batch of frames with margins, for all towers.
-      tower, n_towers: its index, their number.
-      n_context: frames on either side.
+      tower: index of the tower.
+      n_towers: number of towers.
+      n_context: frames of context on either side.
     Returns:
       (records.Batch with windows, its padding cut to its own longest utterance; int32 scalar, the
       number of utterances that count).
@@ -340,11 +342,11 @@ def tower_batch(batch, tower, n_towers, n_context):
 def cut_windows(batch, n_context):
     """Cuts the context windows of a batch of frames with margins.
 
-    The bare frames travel through the queue, as the windows are 2*n_context + 1 times larger.
+    The queue holds frames, as the windows are 2*n_context + 1 times larger.
 
     Args:
       batch: records.Batch with features float32 [B, n_context + T + n_context, n_input].
-      n_context: frames on either side.
+      n_context: frames of context on either side.
     Returns:
       records.Batch with features float32 [B, T, F], 0 past seq_len.
     """
@@ -364,9 +366,10 @@ def tower_weights(results):
 
 
 def _weighted(values, weights):
-    """Adds up the towers' values, float32 of any one shape, by their weights, float32 scalars.
+    """Returns the weighted sum of the towers' values, float32 tensors of one shape; the weights are
+    float32 scalars.
 
-    What an idle tower made of its stand-in counts for nothing, even if it isn't finite.
+    The value of a tower with the weight 0 does not count, even if it is not finite.
     """
     return tf.add_n(
         [tf.math.multiply_no_nan(value, weight) for value, weight in zip(values, weights)]
@@ -377,8 +380,10 @@ def average_gradients(tower_gradients, weights=None):
     """Averages the towers' gradients, variable by variable.
 
     Args:
-      tower_gradients: a list of (gradient, variable) a tower.
-      weights: share of each tower; None is the notebook's plain mean.
+      tower_gradients: for each tower a list of (gradient, variable), each gradient float32 of its
+        variable's shape.
+      weights: list of float32 scalars, the share of each tower; None: all are equal, as in the
+        notebook.
     Returns:
       List of (gradient, variable).
     """
@@ -392,13 +397,13 @@ def average_gradients(tower_gradients, weights=None):
 
 
 def apply_gradients(optimizer, average_grads, global_step=None):
-    """Returns the operation that updates the variables, and counts the update."""
+    """Returns the operation that applies (gradient, variable) pairs and counts the update."""
     return optimizer.apply_gradients(average_grads, global_step=global_step)
 
 
 def log_variable(variable, gradient=None):
-    """Adds summaries of a variable and of its gradient: mean, standard deviation, extremes,
-    histogram."""
+    """Adds summaries of a float32 variable of any shape and of its gradient: mean, standard
+    deviation, maximum, minimum, histogram."""
     _log_statistics(variable.op.name, variable)
     if gradient is not None:
         values = gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
@@ -429,14 +434,14 @@ def build_model(config, n_character, is_training, data_sets=None):
 
     Args:
       config: Config.
-      n_character: classes, the blank included.
-      is_training: True for a graph with queues, loss, gradients and updates, in which the
-        placeholders `selector` and `is_training` choose a data set and switch dropout; False for
-        one with neither these nor random operations, for an export.
-      data_sets: DataSets, for training.
+      n_character: number of classes, including the blank.
+      is_training: True builds a graph with queues, loss, gradients and updates, in which the
+        placeholders `selector` and `is_training` choose a data set and switch dropout. False
+        builds a graph for an export, without any of these and without random operations.
+      data_sets: DataSets, needed for training only.
     Returns:
       handles.Model or handles.InferenceModel; the weights of both have the same names and shapes.
-    Source: the notebook's one graph, with its queue selector and its dropout placeholder.
+    Source: the notebook's single graph, with its queue selector and its dropout placeholder.
     """
     with tf.Graph().as_default() as graph, tf.device('/cpu:0'):
         if is_training:
@@ -445,8 +450,9 @@ def build_model(config, n_character, is_training, data_sets=None):
 
 
 def _training_model(graph, config, n_character, data_sets):
-    # The order counts: an initial value is a function of the seed and of how many operations
-    # there are before it.
+    """Builds the graph that trains and evaluates; returns its handles.Model."""
+    # The order of these lines matters: an initial value depends on the seed and on the number of
+    # operations that were created before.
     tf.set_random_seed(config.random_seed)
     global_step = tf.train.get_or_create_global_step()
     selector = tf.placeholder_with_default(0, [], 'selector')
@@ -492,10 +498,12 @@ def _training_model(graph, config, n_character, data_sets):
 
 
 def _dropout_seed(config, global_step, n_batches):
-    """Computes a seed, int64 [2], that differs for every update, and for every batch of one.
+    """Computes the dropout seed, int64 [2], which differs for every update and for every batch of
+    an update.
 
     Args:
-      global_step, n_batches: int64 scalars; n_batches is None where an update is one batch.
+      config: Config.
+      global_step, n_batches: int64 scalars; n_batches is None if an update is one batch.
     """
     seed = tf.constant(config.random_seed, tf.int64)
     if n_batches is not None:
@@ -507,9 +515,9 @@ def _update(optimizer, pairs, loss, global_step, config, last=None):
     """Builds the update of the variables.
 
     Args:
-      pairs: list of (gradient, variable).
-      loss: scalar that the update reports.
-      last: function that makes an operation to run after all this; None: no such operation.
+      pairs: list of (gradient, variable), each gradient float32 of its variable's shape.
+      loss: float32 or float64 scalar, the loss that the update reports.
+      last: function that returns an operation to run after the update; None: no such operation.
     Returns:
       handles.Update.
     """
@@ -525,13 +533,14 @@ def _update(optimizer, pairs, loss, global_step, config, last=None):
 
 
 def _accumulating_update(optimizer, pairs, batch, loss, n_batches, global_step, config):
-    """Builds the update of the variables by the sums of several batches.
+    """Builds the update of the variables from the sums of several batches.
 
     Args:
-      pairs: list of (gradient, variable) of the step's batch.
+      pairs: list of (gradient, variable) of the step's batch, each gradient float32 of its
+        variable's shape.
       batch: records.Batch of all towers.
       loss: float32 scalar, mean CTC loss of the batch.
-      n_batches: int64 scalar, batches in the sums.
+      n_batches: int64 scalar variable, number of batches in the sums.
     Returns:
       (handles.Update, handles.Accumulation).
     """
@@ -546,6 +555,7 @@ def _accumulating_update(optimizer, pairs, batch, loss, n_batches, global_step, 
 
 
 def _shapes(batch, towers):
+    """Returns the handles.Shapes of a records.Batch and of the towers' logits, int32 tensors."""
     return handles.Shapes(
         tf.shape(batch.features),
         batch.seq_len,
@@ -556,7 +566,7 @@ def _shapes(batch, towers):
 
 
 def _state_variables():
-    """Makes the variables for a schedule.State, int64 and float64 scalars."""
+    """Creates the handles.StateVariables of a schedule.State, int64 and float64 scalars."""
     initial = schedule.INITIAL_STATE
     types = [tf.int64 if isinstance(value, int) else tf.float64 for value in initial]
     variables = []
@@ -570,6 +580,8 @@ def _state_variables():
 
 
 def _inference_model(graph, config, n_character):
+    """Builds the graph of an export, float32 [B, T, F] -> int64 [1, B, .], the labels of the best
+    paths; returns its handles.InferenceModel."""
     inputs = tf.placeholder(tf.float32, [None, None, config.n_features], 'input')
     whole = tf.fill([tf.shape(inputs)[0]], tf.shape(inputs)[1])
     length = tf.placeholder_with_default(whole, [None], 'input_length')
@@ -582,7 +594,7 @@ def _inference_model(graph, config, n_character):
 
 
 def _without_random_initial_values(getter, name, **options):
-    """Makes a variable, of which the value will come from a checkpoint."""
+    """Creates a variable that is 0 until the weights are loaded."""
     return getter(name, **dict(options, initializer=tf.zeros_initializer()))
 
 
@@ -590,8 +602,8 @@ def _without_random_initial_values(getter, name, **options):
 
 
 def _savers(config, global_step):
-    """Makes the savers of the current graph; those for going back leave out what a run keeps of
-    itself."""
+    """Returns the handles.Savers of the current graph; the one for going back leaves out the state
+    of the run."""
     newest, best = [
         tf.train.Saver(max_to_keep=kept, save_relative_paths=True) for kept in (checkpoints.KEPT, 1)
     ]
@@ -606,8 +618,8 @@ def export(config, n_character, weights):
     """Exports a model for TensorFlow Serving.
 
     The version is the next free whole number in `config.export_dir`. The model is written
-    under another name and renamed once it is complete; only then `remove_export` removes the
-    versions before it.
+    under another name and renamed once it is complete; only then does `remove_export` remove the
+    older versions.
 
     Signatures: `serving_default` takes `input` float32 [batch, n_steps, n_features] and gives
     `outputs` int64 [1, batch, labels], padded with -1; `with_length` also takes `input_length`
@@ -615,12 +627,12 @@ def export(config, n_character, weights):
 
     Args:
       config: Config.
-      n_character: classes, the blank included.
-      weights: {name of the variable: value}.
+      n_character: number of classes, including the blank.
+      weights: {name of a variable: float32 array}.
     Returns:
       Path of the exported version.
     Raises:
-      TrainingError: it can't be written.
+      TrainingError: the model cannot be written.
     Source: the notebook's export, which had no lengths and padded with 0, the space's label.
     """
     try:
@@ -635,17 +647,17 @@ def export(config, n_character, weights):
 
 def _write_export(path, config, n_character, weights):
     """Writes the SavedModel, and assets.extra/model.json with the version of this project."""
-    if config.rnn_impl == 'cudnn':  # the exported model runs everywhere
+    if config.rnn_impl == 'cudnn':  # so that the exported model runs without a GPU as well
         config = dataclasses.replace(config, rnn_impl='own')
     model = build_model(config, n_character, is_training=False)
-    inputs, outputs = {'input': model.input}, {'outputs': model.outputs}
-    with_length = {**inputs, 'input_length': model.input_length}
-    signature = tf.saved_model.predict_signature_def
-    signatures = {
-        tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY: signature(inputs, outputs),
-        'with_length': signature(with_length, outputs),
-    }
     with model.graph.as_default(), tf.device('/cpu:0'), tf.Session() as session:
+        inputs, outputs = {'input': model.input}, {'outputs': model.outputs}
+        with_length = {**inputs, 'input_length': model.input_length}
+        signature = tf.saved_model.predict_signature_def
+        signatures = {
+            tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY: signature(inputs, outputs),
+            'with_length': signature(with_length, outputs),
+        }
         values = {v.initial_value: weights[v.op.name] for v in tf.global_variables()}
         session.run(tf.global_variables_initializer(), values)
         builder = tf.saved_model.Builder(path)
@@ -662,7 +674,7 @@ def _write_export(path, config, n_character, weights):
 
 
 class Run(NamedTuple):
-    """What a run works with."""
+    """The objects of a run, which its functions share."""
 
     config: settings.Config
     alphabet: text.Alphabet
@@ -673,7 +685,7 @@ class Run(NamedTuple):
     events: summaries.EventFiles
     record: run_folder.RunRecord
     stop: signals.StopRequest
-    hook: Any  # as of `main`
+    hook: Any  # as in `main`
 
     def learning_rate(self, state):
         """Returns the learning rate of the next step."""
@@ -681,27 +693,28 @@ class Run(NamedTuple):
         return schedule.learning_rate(self.config, state, n_steps)
 
     def global_step(self):
-        """Returns the number of updates that were made."""
+        """Returns the number of updates made so far."""
         return int(self.session.run(self.model.global_step))
 
 
 def train(run: Run, state: schedule.State) -> schedule.State:
     """Trains to the last epoch of the last stage.
 
-    An epoch is its steps, a validation where one is due, and a checkpoint where one is due.
+    An epoch consists of its steps and, if they are due, a validation and a checkpoint.
 
     Args:
       run: Run.
-      state: schedule.State to begin with.
+      state: schedule.State before the training.
     Returns:
       schedule.State after the training.
     Raises:
       TrainingError: a loss is not finite, or a checkpoint cannot be written.
-      Interrupted: the user asked for an end, and a checkpoint was saved.
+      DataError: no utterance could be read; as `train_epoch` and `validate`.
+      Interrupted: the user asked the run to stop, and a checkpoint was saved.
     """
     config = run.config
     with _feed_dev(run) as dev_feed:
-        if state.validated < state.epoch:  # the run before was interrupted in its validation
+        if state.validated < state.epoch:  # the earlier run was interrupted during validation
             state, _ = validate(run, state, dev_feed)
             if not schedule.is_best(state):
                 run.checkpoints.save(state)
@@ -721,16 +734,18 @@ def train(run: Run, state: schedule.State) -> schedule.State:
 
 
 def train_epoch(run: Run, state: schedule.State, feed) -> tuple[schedule.State, reports.Outcome]:
-    """Trains over what is left of an epoch.
+    """Trains on the rest of an epoch.
 
     Args:
-      run, state: as of `train`.
+      run, state: as in `train`.
       feed: Feeder or LinkedFeeder of the stage's data set.
     Returns:
       (schedule.State after the epoch, reports.Outcome). The loss is the mean over all utterances
-      of the epoch, those before an interruption included; error rates cover those after it.
+      of the epoch, including those before an interruption; the error rates cover only those after
+      it.
     Raises:
-      DataError: no utterance of the epoch could be read. As `train`.
+      DataError: no utterance of the epoch could be read.
+      TrainingError, Interrupted: as `train`.
     """
     config, data_set = run.config, run.data_sets.stages[state.stage]
     log.info('Epoch %d of %d started', state.epoch + 1, schedule.n_epochs(config, state))
@@ -773,14 +788,14 @@ def train_epoch(run: Run, state: schedule.State, feed) -> tuple[schedule.State, 
 
 
 def train_step(run, state, step, number, query_report):
-    """Runs one batch, and the update with which it ends, if any.
+    """Runs one batch, and the update if the step ends one.
 
     Args:
       run: Run.
       state: schedule.State before the step.
-      step: records.Step; where it has no utterances, there is only the update.
+      step: records.Step; if it has no utterances, only the update is run.
       number: number that the next update will have, from 1.
-      query_report: whether to fetch what the report needs of the towers.
+      query_report: whether to fetch the towers' results for the WER report.
     Returns:
       handles.StepResult.
     """
@@ -807,19 +822,19 @@ def train_step(run, state, step, number, query_report):
 
 
 def _batch_feed(model, step):
-    """Returns what to feed so that the graph takes the batch of a records.Step."""
+    """Returns the values to feed so that the graph takes the batch of a records.Step."""
     return {model.selector: step.queue_index, model.n_utterances: len(step.examples)}
 
 
 def _batch_fetches(run, query_report):
-    """Returns what to fetch of a batch: handles.BatchResult of tensors."""
+    """Returns the tensors to fetch for a batch, as a handles.BatchResult."""
     towers = decoding.undecoded(run.model.towers) if query_report else ()
     shapes = run.model.shapes if run.config.print_batch_shapes else ()
     return handles.BatchResult(run.model.avg_loss, towers, shapes)
 
 
 def _update_fetches(update, number, summary_steps):
-    """Returns what to fetch of an update: handles.UpdateResult of tensors."""
+    """Returns the tensors to fetch for an update, as a handles.UpdateResult."""
     due = summary_steps and number % summary_steps == 0 and update.summaries is not None
     return handles.UpdateResult(update.number, update.loss, update.summaries if due else ())
 
@@ -827,15 +842,16 @@ def _update_fetches(update, number, summary_steps):
 def validate(
     run: Run, state: schedule.State, feed
 ) -> tuple[schedule.State, reports.Outcome | None]:
-    """Evaluates the dev set where that is due, and keeps the weights if they are the best so far.
+    """Evaluates the dev set if that is due, and keeps the weights if they are the best so far.
 
     Args:
-      run, state: as of `train`.
+      run, state: as in `train`.
       feed: Feeder of the dev set.
     Returns:
-      (schedule.State, reports.Outcome or None).
+      (schedule.State after the validation, reports.Outcome or None if no validation was due).
     Raises:
-      DataError: nothing of the dev set can be read, but its loss is needed. As `train`.
+      DataError: no utterance of the dev set can be read, but a setting needs the dev loss.
+      TrainingError, Interrupted: as `train`.
     """
     config = run.config
     due = schedule.due(config.validation_step, state.epoch, config, state)
@@ -873,7 +889,7 @@ def run_inference(run: Run, data_set, feed) -> reports.Outcome:
       data_set: the DataSet.
       feed: its Feeder.
     Returns:
-      reports.Outcome; its loss is NaN where no utterance could be read.
+      reports.Outcome; its loss is NaN if no utterance could be read.
     Raises:
       Interrupted: between two batches.
     """
@@ -898,7 +914,7 @@ def run_inference(run: Run, data_set, feed) -> reports.Outcome:
 
 
 def test(run: Run) -> reports.Outcome | None:
-    """Evaluates the test set; returns None where there is nothing to test."""
+    """Evaluates the test set; returns None if there is nothing to test."""
     if not len(run.data_sets.test):
         return None
     with feeder.feed(run.data_sets.test, run.model.queues, run.session, n_epochs=1) as feed:
@@ -912,22 +928,23 @@ def test(run: Run) -> reports.Outcome | None:
 
 
 def train_and_test(config, stop, started, hook):
-    """Does the whole run: restores, trains, tests, exports.
+    """Does the whole run: restores, trains, tests and exports.
 
     Args:
       config: Config.
       stop: signals.StopRequest.
       started: datetime of the start.
-      hook: as of `main`.
+      hook: as in `main`.
     Raises:
-      DeepSpeechError, Interrupted.
+      DeepSpeechError: the run cannot go on.
+      Interrupted: the user asked the run to stop.
     """
     alphabet = text.load_alphabet(config.alphabet)
     data_sets = importers.read_data_sets(config, alphabet)
     preflight.check(config, data_sets)
     record = run_folder.RunRecord(config, alphabet, data_sets, started)
     try:
-        if config.restore_checkpoint:  # before the graph is built, which takes longer
+        if config.restore_checkpoint:  # first, as building the graph takes longer
             checkpoint_files.check_newest(config, alphabet.n_character)
         model = build_model(config, alphabet.n_character, True, data_sets)
         events = summaries.EventFiles(record.run_dir, model.graph, data_sets, config.summary_steps)
@@ -940,7 +957,7 @@ def train_and_test(config, stop, started, hook):
             if config.training_iters:
                 with stop.deferred():
                     state = train(run, state)
-            stop.outcome = 'training was done; ds_restore_checkpoint=1 tests and exports'
+            stop.outcome = 'the training is complete; ds_restore_checkpoint=1 tests and exports'
             tested = keeper.load_weights_to_test(state)
             log.info('Testing the weights %s', tested)
             outcome = test(run)
@@ -955,7 +972,7 @@ def train_and_test(config, stop, started, hook):
                     ),
                 )
         events.close()
-    finally:  # a run that ends early still says what it was
+    finally:  # a run that ends early has a hyper.json, too
         record.write()
         website.maybe_publish(config.logs_dir)
     reports.log_summary(config, record.run_dir, tested, outcome, exported)
@@ -965,10 +982,10 @@ def main(arguments: list[str], hook=None) -> int:
     """Runs the command line.
 
     Args:
-      arguments: those after the program's name.
-      hook: called as hook(point, state) at certain points of the run, for tests that look at a
-        run or stop it there: 'step' before each step, 'validation' before each validation,
-        'saved' after each checkpoint; `state` is the schedule.State then. None: nobody looks.
+      arguments: the arguments after the program's name.
+      hook: function for tests that inspect or stop a run, called as hook(point, state); `point` is
+        'step' before each step, 'validation' before each validation and 'saved' after each
+        checkpoint, and `state` is the schedule.State at that point. None: there is no hook.
     Returns:
       The exit status: 0, 1 after an error, 130 after an interruption.
     """
@@ -1025,14 +1042,14 @@ def _session_config(config):
 
 
 def _feed_dev(run):
-    """Returns the Feeder of the dev set, in a context; None where there is no validation."""
+    """Returns a context manager of the Feeder of the dev set, or of None without validation."""
     if not run.config.validation_step:
         return contextlib.nullcontext()
     return feeder.feed(run.data_sets.dev, run.model.queues, run.session)
 
 
 def _feed_stage(run, state):
-    """Returns the feeder of what is left of a stage, in a context; None where it is done."""
+    """Returns a context manager of the feeder of the rest of a stage, or of None if it is done."""
     config, data_set = run.config, run.data_sets.stages[state.stage]
     if schedule.stage_done(config, state):
         return contextlib.nullcontext()
@@ -1048,15 +1065,15 @@ def _feed_stage(run, state):
 
 
 def _begin_stage(run, state):
-    """Returns the schedule.State at the begin of the next stage; where the plateau ended the one
-    before, the next starts from the best weights."""
+    """Returns the schedule.State at the start of the next stage; restores the best weights if the
+    stage before ended early."""
     if schedule.stopped(run.config, state) and not run.config.go_back:
         run.checkpoints.go_back(state)
     return schedule.next_stage(run.config, state)
 
 
 def _log_update(run, state, update, trace, progress):
-    """Writes to the logs what an update gave, and saves a checkpoint where one is due by steps."""
+    """Writes the results of an update to the logs; saves a checkpoint if one is due by steps."""
     every, number = run.config.checkpoint_steps, int(update.number)
     with run.checkpoints.saved_on_failure(state):
         run.events.write_update(update, state.epoch + 1, trace)
@@ -1073,7 +1090,7 @@ def _log_update(run, state, update, trace, progress):
 
 
 def _log_epoch(run, state, train_outcome, dev_outcome, learning_rate):
-    """Logs the line of an epoch, writes its figures to TensorBoard and for hyper.json."""
+    """Logs the line of an epoch, and adds its figures to TensorBoard's files and to hyper.json."""
     config = run.config
     changes = config.learning_rate_decay < 1 or config.valid_adapt < 1
     log.info(

@@ -3,6 +3,7 @@ helpers.py and runs.py hold the functions that tests share."""
 
 import os
 import pathlib
+import re
 import shutil
 import sys
 
@@ -23,7 +24,7 @@ from util.feeding import data_sets  # noqa: E402
 
 DATA_VARIABLE = 'DEEPSPEECH_TEST_DATA'
 DATA = pathlib.Path(os.environ.get(DATA_VARIABLE) or os.path.join(PROJECT, '..', 'shared', 'data'))
-ABSENT = pytest.StashKey[set[str]]()  # the corpora for want of which tests were skipped
+ABSENT = 'no shared speech data of %s'  # the reason of a test that is skipped for want of a corpus
 
 
 @pytest.hookimpl(wrapper=True)
@@ -34,18 +35,23 @@ def pytest_runtest_protocol(item):
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_terminal_summary(terminalreporter, config):
+def pytest_terminal_summary(terminalreporter):
     """Names, in one line, the corpora for want of which tests were skipped."""
-    absent = config.stash.get(ABSENT, None)
+    pattern = ABSENT % '([^/ ]+)'
+    found = [
+        re.search(pattern, str(report.longrepr))
+        for report in terminalreporter.stats.get('skipped', ())
+    ]
+    absent = {match[1] for match in found if match}
     if absent:
         terminalreporter.write_line(
-            'Tests were skipped because shared speech data are absent '
-            '(%s names their folder): %s' % (DATA_VARIABLE, ', '.join(sorted(absent)))
+            'Tests were skipped because shared speech data are absent (%s names their folder): %s'
+            % (DATA_VARIABLE, ', '.join(sorted(absent)))
         )
 
 
 @pytest.fixture(scope='session')
-def shared_data(pytestconfig):
+def shared_data():
     """A function that returns the path of shared speech data, or skips the test without them.
 
     shared_data('an4', 'wav') is an4/wav below the folder that DEEPSPEECH_TEST_DATA names, as a
@@ -56,8 +62,7 @@ def shared_data(pytestconfig):
     def find(*parts):
         path = DATA.joinpath(*parts)
         if not path.exists():
-            pytestconfig.stash.setdefault(ABSENT, set()).add(parts[0] if parts else 'all of them')
-            pytest.skip('no shared speech data of %s (see %s)' % ('/'.join(parts), DATA_VARIABLE))
+            pytest.skip((ABSENT + ' (see %s)') % ('/'.join(parts), DATA_VARIABLE))
         return path
 
     return find

@@ -106,10 +106,10 @@ def test_make_dir_in_a_read_only_folder(tmp_path, below):
 
 
 def test_make_dir_on_a_full_disk(tmp_path, monkeypatch):
-    def full(*_):
+    def full(**_):
         raise OSError(28, 'No space left on device')
 
-    monkeypatch.setattr('builtins.open', full)
+    monkeypatch.setattr('tempfile.TemporaryFile', full)
     with pytest.raises(errors.ConfigError, match='ds_logs_dir: .*: No space left on device'):
         files.make_dir(str(tmp_path), 'ds_logs_dir')
 

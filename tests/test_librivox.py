@@ -101,7 +101,7 @@ def test_the_mini_subsets_come_from_another_place(tree, fetched):
 
 
 def test_a_subset_that_cannot_be_had(tree, fetched):
-    with pytest.raises(errors.DataError, match='subset test-other cannot be had: no network'):
+    with pytest.raises(errors.DataError, match='subset test-other is not available: no network'):
         listed(tree, test='test-other')
 
 

@@ -83,6 +83,19 @@ def test_interrupted_validation_is_done_by_the_resumed_run(corpus):
     assert 'best/model.ckpt-6' in resumed.stdout
 
 
+def stop_twice_in_the_first_validation(point, state):
+    if point == 'validation':
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_a_second_ctrl_c_ends_a_validation_at_once(corpus):
+    run = run_deepspeech(corpus, hook=stop_twice_in_the_first_validation)
+    assert run.returncode == 130, run.stdout
+    assert 'interrupted: nothing was saved' in run.stdout
+    assert not (corpus / 'ckpt' / 'checkpoint').exists()
+
+
 def test_unfinished_epoch_starts_anew_where_its_order_is_another(corpus):
     run_deepspeech(corpus, hook=stop_in_the_second_epoch, train_batch_size=1)
     resumed = run_deepspeech(corpus, restore_checkpoint=1, train_batch_size=1, limit_train=2)

@@ -237,10 +237,8 @@ def test_archive_without_git_runs_and_has_no_revision(corpus, tmp_path):
     assert context['git_hash'] is None and context['git_branch'] is None
 
 
-def test_ldc93s1_of_2016_gives_the_reference_loss(tmp_path):
-    data = os.path.join(PROJECT, '..', 'shared', 'data', 'ldc93s1')
-    if not os.path.exists(os.path.join(data, 'LDC93S1.wav')):
-        pytest.skip('LDC93S1 is not here')
+def test_ldc93s1_of_2016_gives_the_reference_loss(tmp_path, shared_data):
+    data = shared_data('ldc93s1', 'LDC93S1.wav').parent
     run = run_deepspeech(
         tmp_path,
         importer='ldc93s1',

@@ -213,7 +213,8 @@ def test_a_file_that_is_no_checkpoint_is_named_with_what_was_expected(tmp_path):
     (tmp_path / 'notes.txt').write_text('no weights')
     message = refusal(str(tmp_path / 'notes.txt'))
     assert (
-        '%s must be a checkpoint, a folder of some or an .npz file' % (tmp_path / 'notes.txt')
+        '%s must be a checkpoint, a folder of checkpoints or an .npz file'
+        % (tmp_path / 'notes.txt')
         in message
     )
 
@@ -423,7 +424,7 @@ def test_load_refuses_where_nothing_fits_after_the_table(tmp_path, network, capl
     caplog.set_level(logging.INFO, 'util.run.warm_start')
     message = refusal(path, network.load)
     assert message == (
-        'ds_init_from: no weight of %s has name and shape of one of this network' % path
+        'ds_init_from: no weight of %s has the name and shape of a weight of this network' % path
     )
     assert len(caplog.messages) == 2 + len({**SHAPES, **there})
     assert_equal(network.values(), before)

@@ -1,3 +1,3 @@
-"""What DeepSpeech.py stands on: settings, data, graph parts, runs, tools."""
+"""The modules behind DeepSpeech.py: settings, data, parts of the graph, runs, tools."""
 
 __version__ = '0.2.0'

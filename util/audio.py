@@ -1,4 +1,4 @@
-"""From an audio file to windows of MFCC; nothing here knows of TensorFlow or of the model."""
+"""Computes windows of MFCC from audio files, independently of TensorFlow and of the model."""
 
 import functools
 import math
@@ -16,20 +16,20 @@ from python_speech_features import base, sigproc
 
 SAMPLE_RATE = 16000  # Hz, the default
 WIN_LENGTH_S = 0.025  # s, analysis window of a frame
-WIN_STEP_S = 0.01  # s, from the begin of a frame to that of the next
+WIN_STEP_S = 0.01  # s, from the start of a frame to the start of the next one
 PREEMPHASIS = 0.97  # this and the next three are the defaults of python_speech_features.mfcc
 N_FFT = 512  # points of the Fourier transform of a frame
 N_FILTERS = 26  # mel filters
 LIFTER = 22  # parameter of the liftering of the cepstrum
 INT16_SCALE = 32768  # full scale of 16-bit integers, from which the notebook's features are made
-LOUDEST = 1e9  # largest sample; full scale is 1, but float files may hold integers
+LOUDEST = 1e9  # limit of a sample's absolute value; full scale is 1, but floats may be integers
 SPHERE_HEADER_BYTES = 1024
-SOURCE_RATES = (4000, 384000)  # Hz; a header with another rate is taken for damaged
+SOURCE_RATES = (4000, 384000)  # Hz; a header with a rate outside this range counts as damaged
 BLOCK_SAMPLES = 1 << 22  # samples read at once, as the length in a header is never trusted
 
 
 class AudioInfo(NamedTuple):
-    """What the header of an audio file says."""
+    """The header of an audio file."""
 
     rate: int  # Hz
     channels: int
@@ -44,7 +44,7 @@ def audio_info(filename: str) -> AudioInfo:
     """Reads the header of an audio file.
 
     Raises:
-      AudioError: there is no such file or no permission, it is not audio, or its rate is absurd.
+      AudioError: the file cannot be opened, is not audio, or its rate is outside SOURCE_RATES.
     """
     with _open(filename) as file:
         return _checked_info(file, filename)
@@ -59,13 +59,13 @@ def read_audio(
 ) -> np.ndarray:
     """Reads an audio file, or a part of it, as one channel at `sample_rate`.
 
-    The channels are averaged; another rate is converted by a polyphase filter.
+    The channels are averaged; a different rate is converted by a polyphase filter.
 
     Args:
       filename: a file in any format of libsndfile: WAV, FLAC, Ogg, MP3, SPHERE, ...
       sample_rate: Hz.
-      start_s, stop_s: the part to read, in seconds; None stands for the begin or the end of the
-        file. What lies beyond the end is left out.
+      start_s, stop_s: the part to read, in seconds; None stands for the start or the end of the
+        file. Times beyond the end of the file stand for its end.
       channel: the channel to read, from 0; None stands for the mean of all.
     Returns:
       float64 [n_samples], in the range of 16-bit integers.
@@ -78,7 +78,7 @@ def read_audio(
         first, count = segment(info, start_s, stop_s)
         samples = _read_blocks(file, first, count if stop_s is not None else None)
     samples = samples.mean(axis=1) if channel is None else samples[:, channel]
-    if not np.abs(samples).max(initial=0.0) < LOUDEST:  # so that NaN is found as well
+    if not np.abs(samples).max(initial=0.0) < LOUDEST:  # in this form NaN is found as well
         raise AudioError('samples that are not finite numbers, or absurdly large ones')
     samples = samples * INT16_SCALE
     if info.rate != sample_rate and len(samples):
@@ -90,14 +90,14 @@ def read_audio(
 def segment(
     info: AudioInfo, start_s: float | None = None, stop_s: float | None = None
 ) -> tuple[int, int]:
-    """Returns where a part of a file lies, in samples at the file's rate: (first, count)."""
+    """Returns (first sample, number of samples) of a part of a file, at the file's rate."""
     first = min(info.frames, round((start_s or 0) * info.rate))
     stop = info.frames if stop_s is None else min(info.frames, round(stop_s * info.rate))
     return first, max(0, stop - first)
 
 
 def check_channel(info: AudioInfo, channel: int | None) -> None:
-    """Raises AudioError where a file lacks a channel, counted from 0; None is always there."""
+    """Raises AudioError if a file has no channel of this index, from 0; None is always valid."""
     if channel is not None and channel >= info.channels:
         raise AudioError('no channel %d: it has %d, counted from 0' % (channel, info.channels))
 
@@ -110,7 +110,7 @@ def _open(filename):
     """
     try:  # by descriptor, so that libsndfile takes the format from the content, not from the name
         if not stat.S_ISREG(os.stat(filename).st_mode):
-            raise AudioError('not a regular file')  # a pipe would wait for ever
+            raise AudioError('not a regular file')  # reading a pipe could block for ever
         return soundfile.SoundFile(os.open(filename, os.O_RDONLY))
     except OSError as error:
         raise AudioError('cannot be read: %s' % error.strerror) from None
@@ -123,7 +123,7 @@ def _open(filename):
 
 
 def _why_not_audio(filename, error):
-    """Returns the reason, in words, why libsndfile refused a file with an error."""
+    """Returns the reason, in words, why libsndfile cannot open a file."""
     header = _sphere_header(filename)
     if header.startswith(b'NIST_1A') and b'embedded-shorten' in header:
         return (
@@ -134,7 +134,7 @@ def _why_not_audio(filename, error):
 
 
 def _sphere_header(filename):
-    """Returns the first bytes of a file; none where it cannot be read again."""
+    """Returns the first SPHERE_HEADER_BYTES bytes of a file; b'' if it cannot be read again."""
     try:
         with open(filename, 'rb') as file:
             return file.read(SPHERE_HEADER_BYTES)
@@ -146,7 +146,7 @@ def _checked_info(file, filename):
     """Returns the AudioInfo of an open file.
 
     Raises:
-      AudioError: the rate is absurd, or a SPHERE file is damaged.
+      AudioError: the rate is outside SOURCE_RATES, or a SPHERE file is damaged.
     """
     low, high = SOURCE_RATES
     if not low <= file.samplerate <= high:
@@ -157,8 +157,8 @@ def _checked_info(file, filename):
 
 
 def _check_sphere(file, filename):
-    """Raises AudioError where a SPHERE header counts more or fewer samples than the file holds, as
-    after a transfer that took the file for text."""
+    """Raises AudioError if the sample count in a SPHERE header is not that of the file, as happens
+    after a transfer in text mode."""
     promised = re.search(rb'sample_count -i (\d+)', _sphere_header(filename))
     if promised and int(promised.group(1)) != file.frames:
         raise AudioError(
@@ -172,7 +172,7 @@ def _read_blocks(file, first, count):
     Args:
       file: soundfile.SoundFile.
       first: the first sample to read.
-      count: the samples to read; None stands for all that there are.
+      count: number of samples to read; None stands for all that follow.
     Returns:
       float64 [n_samples, channels], from -1 to 1.
     Raises:
@@ -194,12 +194,12 @@ def _read_blocks(file, first, count):
 
 
 def resampled_length(n_samples: int, rate: int, sample_rate: int) -> int:
-    """Returns how many samples at `sample_rate` are made of so many at `rate`."""
+    """Returns the number of samples after resampling `n_samples` from `rate` to `sample_rate`."""
     return -(-n_samples * sample_rate // rate)
 
 
 def frame_count(n_samples: int, sample_rate: int = SAMPLE_RATE) -> int:
-    """Returns how many MFCC frames are made of so many samples: one every 10 ms, of which the last
+    """Returns the number of MFCC frames of `n_samples` samples: one every 10 ms, the last of which
     is padded with zeros."""
     window, step = _window_and_step(sample_rate)
     return 1 if n_samples <= window else 1 + -(-(n_samples - window) // step)
@@ -207,13 +207,13 @@ def frame_count(n_samples: int, sample_rate: int = SAMPLE_RATE) -> int:
 
 @functools.lru_cache(maxsize=None)
 def _window_and_step(sample_rate):
-    """Returns the samples of a window, and those from one window to the next, rounded as
-    python_speech_features does."""
+    """Returns the length of a window and the distance between two windows, in samples, rounded as
+    in python_speech_features."""
     return tuple(int(math.floor(s * sample_rate + 0.5)) for s in (WIN_LENGTH_S, WIN_STEP_S))
 
 
 def n_steps(n_samples: int, sample_rate: int = SAMPLE_RATE, stride: int = 1) -> int:
-    """Returns how many time steps are made of so many samples: every `stride`-th frame is one."""
+    """Returns the number of time steps of `n_samples` samples: every `stride`-th frame is one."""
     return -(-frame_count(n_samples, sample_rate) // stride)
 
 
@@ -237,7 +237,7 @@ def mfcc(
     check_length(len(samples), sample_rate)
     window, step = _window_and_step(sample_rate)
     frames = _frames(sigproc.preemphasis(samples, PREEMPHASIS), window, step)[::stride]
-    n_fft = max(N_FFT, 1 << (window - 1).bit_length())  # a longer window would be cut
+    n_fft = max(N_FFT, 1 << (window - 1).bit_length())  # rfft cuts windows longer than n_fft
     spectrum = scipy.fft.rfft(frames, n_fft)
     power = (spectrum.real**2 + spectrum.imag**2) / n_fft
     cepstrum = scipy.fft.dct(_log((_filterbank(n_fft, sample_rate) @ power.T).T), norm='ortho')
@@ -247,7 +247,7 @@ def mfcc(
 
 
 def _frames(samples, window, step):
-    """Cuts samples [n_samples] into frames [n_frames, window]; the last is filled with zeros."""
+    """Cuts samples, float [n_samples], into frames, float [n_frames, window], zero-padded."""
     count = 1 if len(samples) <= window else 1 + -(-(len(samples) - window) // step)
     padded = np.pad(samples, (0, (count - 1) * step + window - len(samples)))
     return np.lib.stride_tricks.sliding_window_view(padded, window)[::step]
@@ -264,13 +264,13 @@ def _filterbank(n_fft, sample_rate):
 
 
 def _log(power):
-    """Returns the natural logarithm, of a tiny number where the power is 0, as
-    python_speech_features does."""
+    """Returns the natural logarithm of `power`, in which zeros are replaced by the machine epsilon,
+    as in python_speech_features."""
     return np.log(np.where(power == 0, np.finfo(float).eps, power))
 
 
 def check_length(n_samples: int, sample_rate: int) -> None:
-    """Raises AudioError where there is less than one analysis window of audio."""
+    """Raises AudioError if there is less than one analysis window of audio."""
     if n_samples < _window_and_step(sample_rate)[0]:
         raise AudioError(
             'too short: %d samples at %d Hz, expected one window of %d ms or more'
@@ -279,8 +279,8 @@ def check_length(n_samples: int, sample_rate: int) -> None:
 
 
 def normalise(frames: np.ndarray, numcontext: int) -> np.ndarray:
-    """Normalises the MFCC of an utterance: mean 0 and standard deviation 1 over all values of all
-    windows that will be cut from them.
+    """Applies per-utterance normalisation to MFCC: mean 0 and standard deviation 1 over all values
+    of all windows that will be cut from them.
 
     The windows at both ends reach beyond the utterance into frames of zeros, which count too.
 
@@ -308,10 +308,10 @@ def context_windows(padded: np.ndarray, numcontext: int) -> np.ndarray:
     """Cuts a window of 2*numcontext + 1 frames for each time step.
 
     Args:
-      padded: [numcontext + n_steps + numcontext, numcep], as `normalise` returns it.
+      padded: float32 [numcontext + n_steps + numcontext, numcep], as `normalise` returns it.
       numcontext: frames of context on either side.
     Returns:
-      [n_steps, (2*numcontext + 1)*numcep]: the earliest frame of a window comes first.
+      float32 [n_steps, (2*numcontext + 1)*numcep]; the earliest frame of a window comes first.
     """
     windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * numcontext + 1, axis=0)
     return windows.transpose(0, 2, 1).reshape(len(windows), -1)

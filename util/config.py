@@ -1,8 +1,8 @@
 """Every `ds_*` setting, declared once: its name, type, default, unit and meaning.
 
 This module is the only one that reads the environment. `load` returns one frozen `Config`, which
-is passed on to everything else. The value of a setting comes from the environment; where it is
-not set there, from the JSON file that `ds_config` names; else it is the default. Defaults that
+is passed on to everything else. The value of a setting comes from the environment; if it is not
+set there, from the JSON file that `ds_config` names; otherwise it is the default. Defaults that
 depend on other settings or on the machine (widths, paths, batch sizes) are filled in by `_derive`.
 """
 
@@ -24,7 +24,7 @@ PREFIX = 'ds_'
 TENSORFLOW_LOG_LEVEL = 'TF_CPP_MIN_LOG_LEVEL'
 ALIASES = {'ds_epochs': 'ds_training_iters'}  # {another name: the name of the setting}
 ON, OFF = ('1', 'true', 'yes', 'on'), ('', '0', 'false', 'no', 'off')
-SHOWN_CHARACTERS = 60  # the most that a message shows of a value
+SHOWN_CHARACTERS = 60  # maximum length of a value in a message
 BATCH_ORDERS = ('sorted', 'shuffled', 'bucketed')
 RNNS = ('lstm', 'vanilla')
 RNN_IMPLS = ('auto', 'own', 'block', 'cudnn')
@@ -49,11 +49,11 @@ NOTEBOOK, DEEPSPEECH, NABU, PAPER, TORCHAUDIO, TACOTRON, HERE = (
 
 @contextlib.contextmanager
 def silenced_tensorflow() -> Iterator[None]:
-    """Keeps TensorFlow quiet while it is imported inside; TF_CPP_MIN_LOG_LEVEL=0 lets it speak.
+    """Silences TensorFlow while the block imports it; TF_CPP_MIN_LOG_LEVEL=0 shows its messages.
 
-    The variable alone is not enough: what TensorFlow 2.21 says while it is loaded goes straight
-    to the file descriptor of the standard error. TensorFlow reads the variable only once, so the
-    environment is left as it was.
+    The variable alone is not enough: the messages that TensorFlow 2.21 prints while it is loaded
+    go straight to the file descriptor of the standard error. TensorFlow reads the variable only
+    once, so the environment is left as it was.
     """
     given = os.environ.get(TENSORFLOW_LOG_LEVEL)
     if given not in (None, '3'):
@@ -70,10 +70,10 @@ def silenced_tensorflow() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _silenced_stderr():
-    """Drops what is written to the file descriptor of the standard error inside."""
+    """Discards what the block writes to the file descriptor of the standard error."""
     try:
         kept = os.dup(2)
-    except OSError:  # it is closed
+    except OSError:  # the standard error is closed
         yield
         return
     nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -87,8 +87,8 @@ def _silenced_stderr():
 
 
 def environment_with(**values: object) -> dict[str, str]:
-    """Returns this process's environment with these settings, {field name: value}, and no others,
-    for the run of another process."""
+    """Returns this process's environment for a child process, with these settings, {field name:
+    value}, and no other ones."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
     return {**kept, **{PREFIX + name: str(value) for name, value in values.items()}}
 
@@ -108,13 +108,13 @@ def _setting(
     """Declares a setting.
 
     Args:
-      default: None where it depends on other settings.
+      default: the default value; None if it depends on other settings.
       meaning: what the setting does, in words for the tables of settings.
       unit: its unit, a plural noun or a symbol.
-      low, high: the smallest and the largest value, None where there is no bound.
-      above, below: bounds that the value itself must not reach.
+      low, high: the smallest and the largest allowed value; None: no bound.
+      above, below: bounds that the value must not equal; None: no bound.
       choices: the values that a text may have.
-      derived: what the default is, in words, where it depends on other settings.
+      derived: a default that depends on other settings, in words.
       source: where the setting comes from.
     """
     return dataclasses.field(
@@ -139,22 +139,22 @@ _WIDTH = {'low': 1, 'unit': 'units', 'source': DEEPSPEECH}
 _RATE = {'low': 0.0, 'below': 1.0, 'derived': '`ds_dropout_rate`', 'source': DEEPSPEECH}
 
 
-# The settings stay close together, as the table that they are.
+# Not formatted, so that the settings can be read like a table.
 # fmt: off
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """The settings: `ds_NAME` in the environment and in files is the field NAME.
+    """The settings: the field NAME holds the setting `ds_NAME`.
 
-    `load` leaves no field None.
+    In a Config that `load` returns, no field is None.
     """
-    # Where things are
+    # Corpus, folders, files
     config: str = _setting(
         None, 'JSON file of settings; the environment overrides it; empty: no file',
         derived='the recipe `data/digits/config.json` for the importer `digits`, else none')
-    importer: str = _setting('digits', 'corpus: a module of `util/importers/`; several, with '
-                             'commas between them, are joined', source=NOTEBOOK)
+    importer: str = _setting('digits', 'corpus: a module of `util/importers/`; several, '
+                             'comma-separated, are joined', source=NOTEBOOK)
     dataset_path: str = _setting(
-        None, 'folder of the corpus; for several importers as many folders, comma-separated',
+        None, 'folder of the corpus; for several importers one folder each, comma-separated',
         derived='`./data/<importer>`; for `digits` the one beside `DeepSpeech.py`',
         source=NOTEBOOK)
     train_files: str = _setting('', 'manifests for training, comma-separated (importer `csv`)',
@@ -177,9 +177,10 @@ class Config:
                                source=NOTEBOOK)
     remove_export: bool = _setting(False, 'remove older exported versions after an export',
                                    source=NOTEBOOK)
-    logs_dir: str = _setting('logs', 'folder of the run folders with logs', source=NOTEBOOK)
-    alphabet: str = _setting('', 'file with one label a line; empty: space, a to z, apostrophe',
-                             source=DEEPSPEECH)
+    logs_dir: str = _setting('logs', 'folder in which each run makes a folder for its logs',
+                             source=NOTEBOOK)
+    alphabet: str = _setting('', 'file with one character on each line; empty: space, a to z, '
+                             'apostrophe', source=DEEPSPEECH)
 
     # Several corpora, and updates of several batches
     importer_weights: str = _setting(
@@ -207,8 +208,8 @@ class Config:
     valid_adapt: float = _setting(
         1.0, 'factor of the learning rate after each validation whose dev loss is not better than '
         'the best', above=0.0, high=1.0, source=NABU)
-    num_tries: int = _setting(0, 'patience: stop after so many validations whose dev loss is not '
-                              'better than the best; 0: never', 'validations', low=0, source=NABU)
+    num_tries: int = _setting(0, 'patience: stop after n validations whose dev loss is not better '
+                              'than the best; 0: never', 'validations', low=0, source=NABU)
     go_back: bool = _setting(False, 'go back to the best weights after each validation whose dev '
                              'loss is not better', source=NABU)
     reset_tries: bool = _setting(False, 'start the count of `ds_num_tries` again at 0 after each '
@@ -217,19 +218,20 @@ class Config:
         '', 'weights to start from, which are found by name: a checkpoint, a folder of '
         'checkpoints, or a `.npz` file; empty: random weights', source=NABU)
     segment_lengths: str = _setting(
-        '', 'curriculum: the longest utterances of each stage, comma-separated, such as '
-        '`100,200,full`; each stage has `ds_training_iters` epochs; empty: one stage of all '
+        '', 'curriculum: the length of the longest utterances of each stage, comma-separated, such '
+        'as `100,200,full`; each stage has `ds_training_iters` epochs; empty: one stage of all '
         'utterances', 'time steps', source=NABU)
 
-    # The split of corpora that leave a choice
+    # The splits of corpora whose split can be chosen
     librivox_train: str = _setting('train-clean-100,train-clean-360,train-other-500',
                                    'LibriSpeech subsets to train on, comma-separated')
     librivox_dev: str = _setting('dev-clean', 'LibriSpeech subsets for validation, comma-separated')
     librivox_test: str = _setting('test-clean', 'LibriSpeech subsets for the test, comma-separated')
     fsdd_dev_speakers: str = _setting('', 'FSDD speakers for validation only, comma-separated; '
-                                      'empty: takes 5 to 9 of the other speakers')
+                                      'empty: recordings 5 to 9 of the speakers who are not held '
+                                      'out for the test')
     fsdd_test_speakers: str = _setting('', 'FSDD speakers for the test only, comma-separated; '
-                                       'empty: takes 0 to 4 of all speakers, the official '
+                                       'empty: recordings 0 to 4 of all speakers, the official '
                                        'split')
     timit_sa: bool = _setting(False, "use TIMIT's sa sentences, which all speakers read")
 
@@ -285,8 +287,8 @@ class Config:
                              'outputs and checkpoints: `own` (fastest on CPUs), `block` '
                              '(BlockLSTM), `cudnn` (GPUs only); `auto`: `cudnn` where there are '
                              'GPUs, else `own`', choices=RNN_IMPLS)
-    random_seed: int = _setting(4567, 'seed of weights, order and dropout', low=0, high=_LARGEST,
-                                source=DEEPSPEECH)
+    random_seed: int = _setting(4567, 'seed of the initial weights, the order of the utterances '
+                                'and dropout', low=0, high=_LARGEST, source=DEEPSPEECH)
     towers: int = _setting(0, 'number of towers; 0: one for each GPU, or one on the CPU; without '
                            'GPUs, n towers share the CPU as n logical devices', 'towers', low=0,
                            high=64)
@@ -317,19 +319,19 @@ class Config:
     # Features and geometry
     sample_rate: int = _setting(16000, 'sample rate to which all audio is converted', 'Hz',
                                 low=1000, high=192000, source=DEEPSPEECH)
-    n_input: int = _setting(None, 'MFCC of a frame', 'coefficients', low=1, high=26,
+    n_input: int = _setting(None, 'number of MFCC in a frame', 'coefficients', low=1, high=26,
                             derived='13 at 8 kHz, else 26', source=NOTEBOOK)
     n_context: int = _setting(9, 'frames of context on either side', 'frames', low=0, high=100,
                               source=NOTEBOOK)
-    feature_stride: int = _setting(1, 'keep every n-th frame (2: as from December 2016)', 'frames',
-                                   low=1, high=10)
+    feature_stride: int = _setting(1, "keep every n-th frame (2: as Mozilla's code of December "
+                                   '2016)', 'frames', low=1, high=10)
     n_hidden: int = _setting(None, 'width of layers 1, 2, 5 and of layer 4 in each direction',
                              **_WIDTH, derived='`n_input + 2*n_input*n_context`')
     n_hidden_1: int = _setting(None, 'width of layer 1', **_WIDTH, derived='`ds_n_hidden`')
     n_hidden_2: int = _setting(None, 'width of layer 2', **_WIDTH, derived='`ds_n_hidden`')
     n_hidden_5: int = _setting(None, 'width of layer 5', **_WIDTH, derived='`ds_n_hidden`')
-    n_cell_dim: int = _setting(None, 'width of layer 4 in each direction; layer 3 has twice that, '
-                               'or as much with `ds_rnn=vanilla`', **_WIDTH,
+    n_cell_dim: int = _setting(None, 'width of layer 4 in each direction; layer 3 has twice that '
+                               'width, or the same with `ds_rnn=vanilla`', **_WIDTH,
                                derived='`ds_n_hidden`')
     relu_clip: float = _setting(20.0, 'ceiling of the clipped ReLU activation', low=0.0,
                                 source=NOTEBOOK)
@@ -353,22 +355,22 @@ class Config:
 
     @property
     def n_hidden_3(self) -> int:
-        """The width of layer 3: that of layer 4's output."""
+        """Returns the width of layer 3 in units: that of layer 4's output."""
         return self.n_hidden_4
 
     @property
     def n_hidden_4(self) -> int:
-        """The width of layer 4's output: both directions of the LSTM side by side, or their sum
-        with `ds_rnn=vanilla`."""
+        """Returns the width of layer 4's output in units: both directions of the LSTM side by side,
+        or their sum with `ds_rnn=vanilla`."""
         return self.n_cell_dim if self.rnn == 'vanilla' else 2 * self.n_cell_dim
 
     @property
     def n_features(self) -> int:
-        """The number of input values of a time step: those of the frame and of its context."""
+        """Returns the number of input values of a time step: of the frame and of its context."""
         return self.n_input + 2 * self.n_input * self.n_context
 
     def set_batch_size(self, set_name: str) -> int:
-        """Returns the utterances in a batch of one tower of the set 'train', 'dev' or 'test'."""
+        """Returns the batch size of one tower, in utterances, for the set train, dev or test."""
         return getattr(self, set_name + '_batch_size')
 
     def dropout_of_layer(self, index: int) -> float:
@@ -377,12 +379,12 @@ class Config:
 
     @property
     def importers(self) -> list[str]:
-        """The names of the importers."""
+        """Returns the names of the importers."""
         return [name.strip() for name in self.importer.split(',')]
 
     @property
     def corpora(self) -> list[str]:
-        """A name for each importer: its own, with its place where it is named several times."""
+        """Returns a name for each importer: its own, with its position if it occurs repeatedly."""
         names = self.importers
         return [
             name if names.count(name) == 1 else '%s#%d' % (name, index + 1)
@@ -391,21 +393,21 @@ class Config:
 
     @property
     def linked_weights(self) -> list[float] | None:
-        """A weight for each importer, scaled so that the first is 1; None where the corpora are
-        not linked."""
+        """Returns a weight for each importer, scaled so that the first is 1; None if the corpora
+        are not linked."""
         weights = _numbers(self.importer_weights)
         return [weight / weights[0] for weight in weights] or None
 
     @property
     def stages(self) -> list[int | None]:
-        """The longest utterance of each stage of training, in time steps; None: no limit."""
+        """Returns the longest utterance of each training stage, in time steps; None: no limit."""
         return [
             None if length == FULL else int(length) for length in _items(self.segment_lengths)
         ] or [None]
 
     @property
     def accumulates(self) -> bool:
-        """Whether an update sums up the gradients of several batches, or weights them."""
+        """Returns whether an update sums up the gradients of several batches, or weights them."""
         return bool(
             self.numbatches_to_aggregate > 1 or self.normalize_gradients or self.importer_weights
         )
@@ -416,8 +418,8 @@ class Row(NamedTuple):
 
     name: str  # ds_NAME
     type: str  # on/off, integer, number or text
-    default: str  # in words where it depends on other settings
-    unit: str  # empty where there is none
+    default: str  # in words if it depends on other settings
+    unit: str  # empty if there is none
     meaning: str
     source: str  # where the setting comes from
 
@@ -480,7 +482,7 @@ def _numbers(text):
 
 
 def _check_lists(config):
-    """Raises ConfigError where a setting that holds a list cannot be used."""
+    """Raises ConfigError if a setting that holds a list cannot be used."""
     try:
         weights = _numbers(config.importer_weights)
         fine = not weights or (
@@ -510,7 +512,7 @@ def _check_lists(config):
 
 
 def _check_together(config):
-    """Raises ConfigError where settings do not fit together."""
+    """Raises ConfigError if settings do not fit together."""
     if config.rnn == 'vanilla' and config.rnn_impl not in ('auto', 'own'):
         raise errors.ConfigError(
             'ds_rnn_impl must be auto or own where ds_rnn is vanilla, got %s' % config.rnn_impl
@@ -526,7 +528,7 @@ def _check_together(config):
 
 
 def uses_dev_loss(config: Config) -> list[str]:
-    """Returns the names of the settings in use that act on the dev loss."""
+    """Returns the names of the settings in use that depend on the dev loss."""
     return [
         PREFIX + name
         for name, used in (
@@ -539,15 +541,16 @@ def uses_dev_loss(config: Config) -> list[str]:
 
 
 def with_towers(config: Config, n_gpus: int) -> Config:
-    """Fills in what depends on the devices.
+    """Fills in the settings that depend on the devices.
 
     Args:
-      n_gpus: GPUs of this machine.
+      config: the settings as loaded.
+      n_gpus: number of GPUs of this machine.
     Returns:
-      The Config with the number of towers in the place of `towers` 0, and with an implementation
-      in the place of `rnn_impl` 'auto'.
+      The Config, in which the number of towers replaces `towers` 0, and an implementation replaces
+      `rnn_impl` 'auto'.
     Raises:
-      ConfigError: more towers are asked for than there are GPUs, or what only GPUs can do.
+      ConfigError: there are more towers than GPUs, or a setting needs a GPU and there is none.
     """
     if n_gpus and config.towers > n_gpus:
         raise errors.ConfigError(
@@ -565,7 +568,7 @@ def with_towers(config: Config, n_gpus: int) -> Config:
 
 
 def _config_path(from_environment):
-    """Returns the path of the file of settings, '' or None where there is none."""
+    """Returns the path of the file of settings; '' or None if there is none."""
     if 'config' in from_environment:
         return from_environment['config']
     if from_environment.get('importer', Config.importer) == 'digits':
@@ -583,7 +586,7 @@ def _derive(values):
     the machine.
 
     Args:
-      values: {field name: value}; None where a setting is not set.
+      values: {field name: value}; the value is None if a setting is not set.
     """
     n_input = values['n_input'] or (13 if values['sample_rate'] == 8000 else 26)
     n_hidden = values['n_hidden'] or n_input + 2 * n_input * values['n_context']
@@ -614,7 +617,7 @@ def _derive(values):
 
 
 def _default_dataset_path(importer):
-    """Returns the folder where an importer's corpus is by default."""
+    """Returns the default folder of an importer's corpus."""
     if importer == 'digits':
         return os.path.relpath(_project_file('data', 'digits'))
     return os.path.join('.', 'data', importer)
@@ -622,7 +625,7 @@ def _default_dataset_path(importer):
 
 def _xdg(directory):
     """Returns the XDG base directory 'xdg_data_home' or 'xdg_cache_home'."""
-    from xdg import BaseDirectory  # here, as it reads the environment when it is imported
+    from xdg import BaseDirectory  # here, because the import reads the environment
 
     return getattr(BaseDirectory, directory)
 
@@ -644,7 +647,7 @@ def _read_file(path):
 
 
 def _parse_all(raw, origin):
-    """Returns {field name: value} of settings of one origin, {'ds_name': text or JSON value}."""
+    """Parses the settings of one origin, {'ds_name': text or JSON value}: {field name: value}."""
     values = {}
     for name, value in raw.items():
         known = ALIASES.get(name, name)
@@ -660,20 +663,20 @@ def _parse_all(raw, origin):
 
 
 def _nearest(name):
-    """Returns the end of a message that offers the setting with the most similar name."""
+    """Returns the end of a message that suggests the setting with the most similar name."""
     near = difflib.get_close_matches(name.lower(), [*_FIELDS, *ALIASES], n=1, cutoff=0.0)
     return '; the nearest is %s (python DeepSpeech.py --help lists them)' % near[0]
 
 
 def parse(name: str, value: object, field: dataclasses.Field) -> bool | int | float | str:
-    """Reads one value and checks its type and range.
+    """Parses one value and checks its type and range.
 
     Args:
       name: the setting, for the message.
       value: text from the environment, or a value of a JSON file.
       field: the setting's field of Config.
     Raises:
-      ConfigError: naming the setting, the value and what was expected.
+      ConfigError: the value is not allowed; the message says what was expected.
     """
     reader: dict[Any, Callable] = {
         bool: _parse_switch,
@@ -689,7 +692,7 @@ def parse(name: str, value: object, field: dataclasses.Field) -> bool | int | fl
 
 
 def _shown(value):
-    """Returns a value for a message, cut where it is longer than a line."""
+    """Returns a value as a message shows it, shortened if it is long."""
     shown = reprlib.Repr()
     shown.maxstring = shown.maxother = shown.maxlong = SHOWN_CHARACTERS
     return shown.repr(value)
@@ -707,7 +710,7 @@ def _within(value, limits):
 
 
 def _expected(field):
-    """Returns what a setting takes, in words such as 'an integer of at least 1'."""
+    """Returns the allowed values of a setting in words, such as 'an integer of at least 1'."""
     limits = field.metadata
     if limits['choices']:
         return 'one of ' + ', '.join(limits['choices'])
@@ -788,14 +791,14 @@ def table_rows() -> list[Row]:
 
 
 def show(value: object) -> str:
-    """Returns a value as one would write it in the environment."""
+    """Returns a value as text, in the form that the environment takes."""
     if isinstance(value, bool):
         return 'on' if value else 'off'
     return str(value)
 
 
 def help_text() -> str:
-    """Returns the settings for `--help`: each with its meaning, type, default and unit."""
+    """Returns the text of `--help`: each setting with its meaning, type, default and unit."""
     lines = ['Settings, in the environment or in the JSON file of ds_config:', '']
     for name, kind, default, unit, meaning, _ in table_rows():
         lines.append('%-24s %s' % (name, meaning.replace('`', '')))

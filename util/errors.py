@@ -1,4 +1,4 @@
-"""The errors that end a run with one line, and what a message makes of other errors."""
+"""The errors that end a run with a message of one line, and such a line for other errors."""
 
 import re
 
@@ -37,16 +37,16 @@ class LogError(TrainingError):
 
 
 class Interrupted(Exception):
-    """The user asked for an end (Ctrl-C or SIGTERM); the message says what was saved."""
+    """The user asked the run to stop (Ctrl-C or SIGTERM); the message says what was saved."""
 
 
 class StopWanted(Interrupted):
-    """The same, raised between two batches, where the run can be left in order."""
+    """The same as Interrupted, raised between two batches, where a checkpoint can be saved."""
 
 
 def first_line(error: BaseException) -> str:
-    """Returns what an exception says in one line, without TensorFlow's account of where in the
-    graph it arose."""
+    """Returns the message of an exception as one line, without TensorFlow's description of the
+    node of the graph that raised it."""
     message = str(getattr(error, 'message', error))
     behind_the_account = re.search(r'^Node: .*\n(.+)', message, re.M)
     lines = [behind_the_account.group(1)] if behind_the_account else message.splitlines()

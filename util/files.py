@@ -5,6 +5,7 @@ import errno
 import logging
 import os
 import stat
+import tempfile
 from collections.abc import Iterator
 from typing import IO, Any
 
@@ -19,8 +20,8 @@ def open_regular(path: str, **options: Any) -> IO[Any]:
     """Opens a file for reading, with the options of `open`.
 
     Raises:
-      OSError: it cannot be opened, or it is a pipe or a device, which might keep a run waiting
-        for ever.
+      OSError: the file cannot be opened, or it is a pipe or a device, which might keep a run
+        waiting for ever.
     """
     if not stat.S_ISREG(os.stat(path).st_mode) and not os.path.isdir(path):
         raise OSError(errno.EINVAL, 'not a regular file', path)
@@ -28,10 +29,10 @@ def open_regular(path: str, **options: Any) -> IO[Any]:
 
 
 def write_file(path: str, content: str) -> None:
-    """Writes a text in UTF-8 beside its place and renames it, so that no reader sees a part of it.
+    """Writes text in UTF-8 to a temporary file and renames it, so that no reader sees half a file.
 
     Raises:
-      OSError: it cannot be written; a file that was there before is still whole.
+      OSError: the file cannot be written; an earlier file of this name is left as it was.
     """
     temporary = '%s.%d.tmp' % (path, os.getpid())  # other runs write hyper.js as well
     try:
@@ -51,14 +52,12 @@ def make_dir(path: str, setting: str) -> None:
       path: the folder.
       setting: the name of the setting that asks for it.
     Raises:
-      ConfigError: naming the setting, the path and the reason.
+      ConfigError: the folder cannot be made or written to; the message names setting and path.
     """
-    probe = os.path.join(path, '.write-test-%d' % os.getpid())
     try:
         os.makedirs(path, exist_ok=True)
-        with open(probe, 'wb'):
+        with tempfile.TemporaryFile(dir=path):
             pass
-        os.remove(probe)
     except OSError as error:
         raise errors.ConfigError(
             '%s: cannot write to %s: %s' % (setting, path, error.strerror)
@@ -69,19 +68,19 @@ def make_dir(path: str, setting: str) -> None:
 def locked(path: str, waiting: str) -> Iterator[None]:
     """Keeps other processes that take the same lock waiting until the `with` block ends.
 
-    The lock ends with the process that holds it, even a killed one. There is no lock where there
-    can be none: on a file system without locks, or where its file cannot be written. Then the
-    block runs all the same, and it is for the block to say what cannot be written.
+    The lock ends with the process that holds it, even a killed one. If the file system has no
+    locks, or the lock's file cannot be written, the block runs without a lock; it will itself
+    report what it cannot write.
 
     Args:
-      path: the lock's file, in a folder that exists; it stays behind.
+      path: the lock's file, in a folder that exists; it is not removed.
       waiting: the message to log if another process holds the lock.
     """
-    # Not a lock by a file's mere existence, which would outlive a killed process.
+    # A soft lock consists in the existence of its file, which would outlive a killed process.
     lock = filelock.FileLock(path, fallback_to_soft=False)
     try:
         with open(path, 'ab'):
-            pass  # where this fails, filelock may take it for a lock of others and wait for ever
+            pass  # if this fails, filelock may take it for another's lock and wait for ever
         try:
             lock.acquire(timeout=0)
         except filelock.Timeout:

@@ -1,4 +1,4 @@
-"""What a run says: messages, progress bars, and hyper.js with the results of all runs."""
+"""The output of a run: log messages, progress bars, and hyper.js with the results of all runs."""
 
 import glob
 import json
@@ -14,11 +14,11 @@ from util import files
 
 log = logging.getLogger(__name__)
 
-LINE_WIDTH = 79  # characters of a progress bar with its words, where the terminal has as many
+LINE_WIDTH = 79  # characters of a progress bar with its caption; fewer on a narrower terminal
 
 
 def set_up_logging() -> None:
-    """Sends messages of this project to the standard output as plain lines."""
+    """Sends the log messages of this project to the standard output as plain lines."""
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(logging.Formatter('%(message)s'))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
@@ -26,14 +26,14 @@ def set_up_logging() -> None:
 
 
 class Bar(tqdm.tqdm):
-    """A progress bar on the standard output; nothing is written where that is no terminal.
+    """A progress bar on the standard output; it writes nothing if that is not a terminal.
 
-    At its end, `close` or that of a `with` block, it leaves an empty line for the next message.
+    When it is closed, it clears its line for the next message.
 
     Args:
       caption: the words before the bar.
-      total: how many items there are, or None where that is not known.
-      already: how many of them were done before; they do not count for the speed.
+      total: number of items, or None if it is not known.
+      already: number of items that were done before; they do not count for the speed.
       unit: what follows the numbers, such as B.
       unit_scale: whether large numbers are shortened, as in 2.50M.
     """
@@ -77,7 +77,7 @@ class Progress:
     Args:
       caption: the words before the bar.
       total: number of steps of the pass.
-      already: how many of them an earlier run has done.
+      already: number of these steps that an earlier run has done.
     """
 
     def __init__(self, caption: str, total: int, already: int = 0) -> None:
@@ -94,11 +94,12 @@ class Progress:
 
 
 def strict_json(value: object) -> str:
-    """Returns JSON that every reader takes: numbers that do not exist become null."""
+    """Returns a value as strict JSON, in which NaN and infinite numbers become null."""
     return json.dumps(_finite(value), sort_keys=True, indent=4, allow_nan=False)
 
 
 def _finite(value):
+    """Returns a value in which NaN and infinite numbers are replaced by None."""
     if isinstance(value, dict):
         return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""Checks for shared libraries that a run would otherwise miss only when it needs them."""
+"""Checks for shared libraries before a run needs them."""
 
 import ctypes
 import ctypes.util
@@ -13,7 +13,7 @@ def check_cupti() -> bool | None:
     """Logs whether a full trace will hold the times of GPU kernels, which needs NVIDIA's CUPTI.
 
     Returns:
-      True where CUPTI can be loaded, False where it cannot, None on a machine without GPUs.
+      True if CUPTI can be loaded, False if it cannot, None on a machine without GPUs.
     Source: the notebook's function of that name.
     """
     if not gpu.get_available_gpus():

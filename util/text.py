@@ -1,4 +1,4 @@
-"""The alphabet, transcripts as labels and back, error rates."""
+"""The alphabet, the conversion of transcripts to labels and back, and error rates."""
 
 import operator
 import unicodedata
@@ -13,29 +13,30 @@ from util.tf1 import tf
 
 DEFAULT_LABELS = " abcdefghijklmnopqrstuvwxyz'"
 
-# Characters that `clean_transcript` changes where the alphabet does not hold them. So the
-# apostrophe is dropped only where the alphabet has none, as in the notebook.
+# Characters that `clean_transcript` changes if they are not in the alphabet. So the apostrophe is
+# dropped only with an alphabet that lacks it, such as the notebook's.
 APOSTROPHES = '\u2019\u2018\u02bc\u00b4`'  # become '
 TO_SPACE = '-\u2010\u2011\u2012\u2013\u2014\u2015_/'  # separate words
 DROPPED = '.,?!;:"\u201c\u201d\u201e\u00ab\u00bb\u2026\u00a1\u00bf\''  # are not spoken
 
 
 class ErrorRates(NamedTuple):
-    """The errors of recognised texts, all texts together."""
+    """Error rates and counts over all recognised texts together."""
 
     wer: float  # word errors over the words of the references
     cer: float  # character errors over the characters of the references
-    words: int  # of the references
-    insertions: int  # of words, as the next two
-    deletions: int
-    substitutions: int
+    words: int  # number of words of the references
+    insertions: int  # number of words
+    deletions: int  # number of words
+    substitutions: int  # number of words
 
 
 class Alphabet:
     """Characters and their labels: label n is the n-th character, and the last one is the blank.
 
     The default alphabet is the notebook's: 0 is the space, 1 to 26 are a to z, and 28 is the
-    blank. Unlike there, 27 is the apostrophe; the notebook dropped apostrophes and did not use it.
+    blank. Unlike in the notebook, which dropped apostrophes and did not use 27, 27 is the
+    apostrophe.
 
     Args:
       labels: the characters in the order of their labels.
@@ -43,7 +44,7 @@ class Alphabet:
     Attributes:
       labels: tuple of str.
       characters: frozenset of str.
-      cleaned: table for str.translate that brings text to this alphabet.
+      cleaned: table for str.translate that maps text to this alphabet.
     """
 
     def __init__(self, labels: Iterable[str] = DEFAULT_LABELS):
@@ -54,12 +55,12 @@ class Alphabet:
 
     @property
     def blank(self) -> int:
-        """The label of the CTC blank."""
+        """Returns the label of the CTC blank."""
         return len(self.labels)
 
     @property
     def n_character(self) -> int:
-        """The number of classes of the output layer: the labels and the blank."""
+        """Returns the number of classes of the output layer: the labels and the blank."""
         return len(self.labels) + 1
 
     def __contains__(self, char: str) -> bool:
@@ -69,7 +70,7 @@ class Alphabet:
         """Returns the labels of a text, int32 [len(text)].
 
         Raises:
-          KeyError: the alphabet does not hold a character.
+          KeyError: a character is not in the alphabet.
         """
         return np.array([self._label_of[char] for char in text], np.int32)
 
@@ -79,16 +80,16 @@ class Alphabet:
 
 
 def load_alphabet(filename: str = '') -> Alphabet:
-    """Reads the alphabet of a file.
+    """Reads an alphabet from a file.
 
-    The file is in UTF-8 and has one character a line. A line with a space is the space; a line
-    that begins with # is a comment (\\# is the character). A byte order mark, CR LF and empty lines
-    at the end are allowed.
+    The file is in UTF-8 and has one character on each line. A line with a space is the space; a
+    line that begins with # is a comment (\\# is the character). A byte order mark, CR LF and empty
+    lines at the end are allowed.
 
     Args:
-      filename: the file; where it is empty, the default alphabet is returned.
+      filename: path of the file; if it is empty, the default alphabet is returned.
     Raises:
-      AlphabetError: the file cannot be read, or a line does not hold one new character.
+      AlphabetError: the file cannot be read, or a line is not one character that is new.
     """
     if not filename:
         return Alphabet()
@@ -116,7 +117,7 @@ def load_alphabet(filename: str = '') -> Alphabet:
 
 
 def clean_transcript(text: str, alphabet: Alphabet) -> tuple[str, list[str]]:
-    """Brings a transcript to the alphabet; transcripts are changed nowhere else.
+    """Maps a transcript to the characters of the alphabet; no other code changes transcripts.
 
     Only characters that the alphabet does not hold are changed, in this order: typographic
     apostrophes become plain ones; hyphens, dashes, underscores and slashes become spaces;
@@ -136,8 +137,7 @@ def clean_transcript(text: str, alphabet: Alphabet) -> tuple[str, list[str]]:
 
 
 class _Cleaning(dict):
-    """A table for str.translate, {code point: cleaned text}, which is filled when characters
-    occur."""
+    """A table for str.translate, {code point: cleaned text}, that is filled as characters occur."""
 
     def __init__(self, alphabet):
         super().__init__()
@@ -149,7 +149,7 @@ class _Cleaning(dict):
 
 
 def _clean_char(char, alphabet):
-    """Returns what becomes of a character; see `clean_transcript`."""
+    """Returns the cleaned form of a character; see `clean_transcript`."""
     if char in alphabet:
         return char
     if char.isspace() or char in TO_SPACE:
@@ -182,8 +182,8 @@ def text_to_char_array(original: str, alphabet: Alphabet | None = None) -> np.nd
 
 
 def required_steps(labels: Sequence) -> int:
-    """Returns the time steps that CTC needs for labels or a text: one for each, and one for a blank
-    between equal neighbours."""
+    """Returns the number of time steps that CTC needs for labels or a text: one for each label, and
+    one for a blank between two equal neighbours."""
     return len(labels) + int(sum(map(operator.eq, labels[1:], labels[:-1])))
 
 
@@ -192,9 +192,9 @@ def ctc_label_dense_to_sparse(labels, label_lengths):
 
     Args:
       labels: int32 [B, U].
-      label_lengths: int32 [B], the labels of each row that count.
+      label_lengths: int32 [B], number of labels in each row.
     Returns:
-      SparseTensor of int32, dense shape [B, U]: the labels that count.
+      SparseTensor of int32, dense shape [B, U], without the padding.
     Source: the notebook's function of that name, which needed a scan.
     """
     indices = tf.where(tf.sequence_mask(label_lengths, tf.shape(labels)[1]))
@@ -204,7 +204,7 @@ def ctc_label_dense_to_sparse(labels, label_lengths):
 
 
 def sparse_tensor_value_to_texts(value, alphabet: Alphabet | None = None) -> list[str]:
-    """Returns the B texts of labels, one for each row.
+    """Returns the text of each of the B rows of labels.
 
     Args:
       value: SparseTensorValue of integers, dense shape [B, U].
@@ -236,7 +236,7 @@ def error_rates(originals: Collection[str], results: Collection[str]) -> ErrorRa
     """Computes the WER and the CER over all texts together, and the counts behind the WER.
 
     Args:
-      originals, results: as of `wers`.
+      originals, results: as in `wers`.
     """
     words = jiwer.process_words(list(originals), list(results))
     return ErrorRates(

@@ -1,4 +1,4 @@
-"""Unpacking tar and zip files that nobody has looked into: safely, and wholly or not at all."""
+"""Unpacks untrusted tar and zip files safely, and either completely or not at all."""
 
 import bz2
 import contextlib
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 CHUNK_BYTES = 1 << 16
 
-# How compressed tar files begin
+# The first bytes of compressed tar files, and the functions that open them
 DECOMPRESSORS = ((b'\x1f\x8b', gzip.open), (b'BZh', bz2.open), (b'\xfd7zXZ\0', lzma.open))
 DAMAGES = (
     tarfile.TarError,
@@ -39,29 +39,29 @@ DAMAGES = (
 class Member(NamedTuple):
     """One entry of an archive."""
 
-    name: str  # as it is in the archive
-    kind: str  # 'file', 'folder', or what else it is
+    name: str  # path in the archive
+    kind: str  # 'file', 'folder', or another kind in words
     open: Callable[[], IO[bytes]]  # opens the content of a file
 
 
 class _Refused(Exception):
-    """The archive holds what must not be unpacked; the message says what."""
+    """A member of the archive must not be unpacked; the message says which and why."""
 
 
 def unpack(archive_path: str, folder: str) -> None:
-    """Unpacks a tar (plain, gzip, bzip2, xz) or zip file into a folder, beside what is there.
+    """Unpacks a tar (plain, gzip, bzip2, xz) or zip file into a folder, which need not be empty.
 
-    Everything is unpacked into a folder within `folder` first and moved into place when it is
-    whole. Files get the modes and the owner of new files. What macOS hides in archives is left
-    out.
+    The archive is first unpacked into a temporary folder within `folder`, and its content is moved
+    into place once it is complete. Files get the modes and the owner of new files. The hidden
+    files of macOS are left out.
 
     Raises:
-      DataError: naming the archive. It is damaged, or it has a member, named as well, that is
-        neither a file nor a folder below `folder`. Nothing of it is left.
+      DataError: the archive is damaged, or has a member that is neither a file nor a folder below
+        `folder`; the message names both. Nothing of the archive is left behind.
     """
     staging = os.path.join(folder, '.unpacking-' + os.path.basename(archive_path))
     try:
-        shutil.rmtree(staging, ignore_errors=True)  # of a run that was killed
+        shutil.rmtree(staging, ignore_errors=True)  # left behind by a killed run
         os.makedirs(staging)
         with contextlib.closing(_members(archive_path)) as members:
             n_files = sum(_write_member(member, staging) for member in members)
@@ -74,12 +74,12 @@ def unpack(archive_path: str, folder: str) -> None:
 
 
 def _complaint(archive_path, folder, error):
-    """Returns the message for an archive that is not unpacked."""
+    """Returns the message for an archive that cannot be unpacked."""
     if isinstance(error, _Refused):
         return '%s is not unpacked: %s' % (archive_path, error)
-    if isinstance(error, OSError) and error.errno:  # gzip and bz2 raise it without a number
+    if isinstance(error, OSError) and error.errno:  # gzip and bz2 raise OSError without errno
         return '%s cannot be unpacked into %s: %s' % (archive_path, folder, error.strerror)
-    return '%s is damaged or no tar or zip file: %s; remove it to download it anew' % (
+    return '%s is damaged or not a tar or zip file: %s; remove it to download it again' % (
         archive_path,
         ' '.join(str(error).split()) or type(error).__name__,
     )
@@ -87,7 +87,7 @@ def _complaint(archive_path, folder, error):
 
 def _members(archive_path):
     """Yields each Member; its content must be read before the next one is taken."""
-    # By name: a tar file that ends with a zip file would pass for the latter by content.
+    # The name decides: by content, a tar file that ends with a zip file would pass for a zip file.
     if archive_path.lower().endswith('.zip'):
         return _zip_members(archive_path)
     return _tar_members(archive_path)
@@ -102,13 +102,13 @@ def _tar_members(path):
         with tarfile.open(fileobj=stream, mode='r|', tarinfo=_Header) as tar:
             for info in iter(tar.next, None):
                 yield Member(info.name, _tar_kind(info), functools.partial(tar.extractfile, info))
-                tar.members = []  # else it keeps every header until the end
+                tar.members = []  # otherwise tarfile keeps every header in memory
         while stream.read(CHUNK_BYTES):
-            pass  # checksums of compressed files come last
+            pass  # the checksum of a compressed file is verified at its end
 
 
 class _Header(tarfile.TarInfo):
-    """A header whose damage is an error; tarfile would take it for the end of the archive."""
+    """A tar header that raises an error if it is damaged; tarfile would end the archive there."""
 
     @classmethod
     def frombuf(cls, buf, encoding, errors):
@@ -121,7 +121,7 @@ class _Header(tarfile.TarInfo):
 
 
 def _tar_kind(info):
-    """Returns 'file', 'folder', or what else a member is."""
+    """Returns the kind of a member: 'file', 'folder', or another kind in words."""
     if info.isreg():
         return 'file'
     if info.isdir():
@@ -153,10 +153,10 @@ def _write_member(member, staging):
     lets links within the folder and names with '..' or a leading slash pass.
 
     Raises:
-      _Refused: the member, which is named, must not be unpacked.
+      _Refused: the member must not be unpacked; the message names it.
     """
     name = member.name if member.name.isprintable() else ascii(member.name)
-    path = pathlib.PureWindowsPath(member.name)  # takes both slashes for what they may be
+    path = pathlib.PureWindowsPath(member.name)  # for it, both kinds of slash are separators
     if path.anchor or '..' in path.parts:
         raise _Refused('its member %s would be written outside of the folder' % name)
     if member.kind not in ('file', 'folder'):
@@ -174,7 +174,7 @@ def _write_member(member, staging):
 
 
 def _merge(source, target):
-    """Moves what is in one folder into another on the same disk, over files of the same name."""
+    """Moves the content of a folder into another on the same disk; replaces files of equal name."""
     for name in os.listdir(source):
         old, new = os.path.join(source, name), os.path.join(target, name)
         if os.path.isdir(old) and os.path.isdir(new):

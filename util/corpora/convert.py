@@ -1,12 +1,12 @@
-"""Converting audio that cannot be read as it is, once, to FLAC of 16 bits in the cache.
+"""Converts audio that cannot be read directly, such as headerless files, to FLAC in the cache.
 
 A result lies in `ds_cache_dir`/converted/KEY/, where KEY stands for the reader and its settings.
-Its name is made of the source's path, size and time of change, so that it counts only while the
-source is the same. A result is written beside its place and renamed: a file that is there is
-whole, and a conversion that was interrupted, even by kill -9, goes on where it stopped. Sources
-are only read.
+Its name is made from the source's path, size and modification time, so that it is used only as
+long as the source is unchanged. A result is written under a temporary name and renamed: a file
+that exists is complete, and a conversion that was interrupted, even by kill -9, resumes where it
+stopped. Sources are never changed.
 
-Nothing here loads TensorFlow, which the processes that convert do not need.
+This module does not load TensorFlow, which the converting processes do not need.
 """
 
 import concurrent.futures
@@ -34,16 +34,16 @@ log = logging.getLogger(__name__)
 
 TEMPORARY = '.tmp'  # ends the names of files that are being written
 LOCK_NAME = '.lock'  # in the folder of the results
-WORTH_PROCESSES = 16  # files; fewer are converted before other processes would have started
+WORTH_PROCESSES = 16  # files; with fewer, starting more processes takes longer than converting
 SAY_EVERY_S = 10  # seconds between two lines of the log on the progress
-NAME_CHARS = 40  # characters of the source's name in that of its result, for people
+NAME_CHARS = 40  # characters of the source's name that a result's name begins with
 
 
 class Converted(NamedTuple):
-    """What became of a source."""
+    """The result of converting a source: a path or an exclusion reason."""
 
-    path: str | None  # of its FLAC file
-    exclusion_reason: str | None  # why there is none
+    path: str | None  # path of its FLAC file
+    exclusion_reason: str | None  # why it cannot be converted
 
 
 def converted(
@@ -52,7 +52,7 @@ def converted(
     read: Callable[..., tuple[np.ndarray, int]],
     **options: Any,
 ) -> list[Converted]:
-    """Returns FLAC copies of audio files; only those that are not there yet are made.
+    """Returns 16-bit FLAC copies of audio files, and makes those that do not exist yet.
 
     Args:
       sources: paths.
@@ -66,7 +66,7 @@ def converted(
       one Converted for each source, in their order.
     Raises:
       ConfigError: the cache cannot be written.
-      DataError: a process that converts was ended from outside.
+      DataError: a converting process was killed.
     """
     folder = os.path.join(cache_dir, 'converted', _key(read, options))
     results = {source: _expected(source, folder) for source in sources}
@@ -77,7 +77,7 @@ def converted(
             os.path.join(folder, LOCK_NAME),
             'waiting for another run, which converts into %s' % folder,
         ):
-            todo = _missing(results)  # anew, as another run may have held the lock
+            todo = _missing(results)  # again, as another run may have converted some meanwhile
             _clean(folder, todo.values())
             for source, reason in _convert_all(todo, read, options).items():
                 if reason:
@@ -92,7 +92,7 @@ def _key(read, options):
 
 
 def _expected(source, folder):
-    """Returns a Converted with the path that a source's result has, whether or not it is there."""
+    """Returns a Converted with the path of a source's result, whether or not the file exists."""
     try:
         status = os.stat(source)
     except OSError as error:
@@ -108,7 +108,7 @@ def _expected(source, folder):
 
 
 def _missing(results):
-    """Returns {source: path of its result} for the results that are not there yet."""
+    """Returns {source: path of its result} for the results that do not exist yet."""
     return {
         source: result.path
         for source, result in results.items()
@@ -117,7 +117,7 @@ def _missing(results):
 
 
 def _clean(folder, targets):
-    """Removes what interrupted runs left, and the results of what the sources were before."""
+    """Removes unfinished files of interrupted runs, and results of the sources' earlier states."""
     stale = {_without_state(target) for target in targets}
     for name in os.listdir(folder):
         if name.endswith(TEMPORARY) or _without_state(name) in stale:
@@ -130,7 +130,7 @@ def _without_state(path):
 
 
 def _convert_all(todo, read, options):
-    """Converts {source: target}, if they are many in as many processes as there are cores.
+    """Converts {source: target}; many files are converted by one process for each core.
 
     Returns:
       {source: None, or the reason why it cannot be converted}.
@@ -155,8 +155,8 @@ def _convert_all(todo, read, options):
             reasons[futures[future]] = future.result()
     except concurrent.futures.process.BrokenProcessPool:
         raise errors.DataError(
-            'a process that converts audio was ended from outside, perhaps '
-            'for want of memory, after %d of %d files; the next run goes on'
+            'a process that converts audio was killed, perhaps because memory '
+            'ran out, after %d of %d files; the next run goes on from there'
             % (len(reasons), len(todo))
         ) from None
     finally:
@@ -167,7 +167,7 @@ def _convert_all(todo, read, options):
 def _counted(futures):
     """Yields the futures as they end, and shows how many have ended.
 
-    On a terminal a bar shows it, elsewhere a line of the log now and then.
+    A terminal gets a progress bar, any other output a line of the log every SAY_EVERY_S seconds.
     """
     said = time.monotonic()
     with run_log.Bar('converting', len(futures)) as bar:
@@ -195,12 +195,13 @@ def _hidden_main():
 
 
 def _start_worker():
-    """Ends a worker with its parent, however that ends, and leaves Ctrl-C to the parent."""
+    """Makes a worker end with its parent, even a killed one, and leave Ctrl-C to the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
 def _end_with_parent():
+    """Waits until the parent ends, and then ends this process."""
     multiprocessing.connection.wait([multiprocessing.parent_process().sentinel])
     os._exit(1)  # not sys.exit, which would end only this thread
 
@@ -233,7 +234,7 @@ def _convert_one(source, target, read, options):
 
 
 def _write(path, content):
-    """Writes a file beside its place and renames it."""
+    """Writes a file under a temporary name and renames it."""
     with open(path + TEMPORARY, 'wb') as file:
         file.write(content)
         file.flush()
@@ -266,7 +267,7 @@ def read_raw(path: str, rate: int, byte_order: str | None) -> tuple[np.ndarray, 
 def _roughness(samples):
     """Returns the mean difference between neighbouring samples.
 
-    It is far larger where the bytes are swapped, as then the low ones, which are all but noise,
-    weigh most.
+    It is far larger if the bytes are swapped, as the low bytes, which are nearly noise, then weigh
+    most.
     """
     return np.abs(np.diff(samples.astype(np.int32))).mean() if len(samples) > 1 else 0

@@ -1,4 +1,4 @@
-"""The files of a corpus: finding and reading them, splitting a corpus by position."""
+"""Finds and reads the files of a corpus, and splits a corpus by position."""
 
 import os
 from collections.abc import Sequence
@@ -12,14 +12,14 @@ Item = TypeVar('Item')
 
 
 def require_folder(path: str, corpus: str, how_to_get: str) -> str:
-    """Returns the path of a corpus that is a folder.
+    """Returns the path of a corpus if it is a folder.
 
     Args:
       path: the folder.
       corpus: name of the corpus.
-      how_to_get: how to get it, for the error.
+      how_to_get: how to get the corpus, for the message.
     Raises:
-      DataError: it is no folder; the message says where the corpus is expected and how to get it.
+      DataError: `path` is not a folder; the message says how to get the corpus.
     """
     if not os.path.isdir(path):
         raise errors.DataError(
@@ -45,7 +45,7 @@ def find_files(folder: str, *endings: str) -> list[str]:
 
 def find_file(folder: str, name: str) -> str | None:
     """Returns the path of a file or folder directly below `folder`, whatever the case of its
-    name; None where there is none."""
+    name; None if there is none."""
     for found in sorted(os.listdir(folder)):
         if found.lower() == name.lower():
             return os.path.join(folder, found)
@@ -53,7 +53,7 @@ def find_file(folder: str, name: str) -> str | None:
 
 
 def read_lines(path: str) -> list[str]:
-    """Returns the lines of a text file in UTF-8, without their ends; empty ones are left out.
+    """Returns the lines of a text file in UTF-8 without line ends; empty lines are left out.
 
     Raises:
       DataError: the file cannot be read; the message names it.

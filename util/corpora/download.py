@@ -1,7 +1,7 @@
-"""Downloading a file over HTTP: what was interrupted goes on where it stopped.
+"""Downloads files over HTTP; a download that was interrupted resumes where it stopped.
 
-A file has its name only when it is whole. Until then it grows in NAME.part, and NAME.part.json
-beside it notes which version of which file it is a part of.
+A file gets its name only when it is complete. Until then it grows in NAME.part, and NAME.part.json
+beside it says which version of which file it is a part of.
 """
 
 import contextlib
@@ -18,23 +18,23 @@ from util import errors, files, log as run_log
 
 log = logging.getLogger(__name__)
 
-RETRY_DELAYS_S = (1, 2, 4, 8)  # before each new attempt, after which the download has failed
-PROGRESS_BYTES = 1 << 20  # an attempt that got that much further doesn't count as failed
-TIMEOUTS_S = (30, 60)  # to connect; without a single byte
+RETRY_DELAYS_S = (1, 2, 4, 8)  # before each further attempt; then the download has failed
+PROGRESS_BYTES = 1 << 20  # an attempt that gets this much further does not count as a failure
+TIMEOUTS_S = (30, 60)  # to connect; to wait for the next byte
 CHUNK_BYTES = 1 << 16
-RETRY_STATUSES = (408, 429)  # besides 5xx: the server wants us to come back
+RETRY_STATUSES = (408, 429)  # besides 5xx: a later attempt may succeed
 
 
 class _Refused(Exception):
-    """The file cannot be had; the message says why."""
+    """The file cannot be downloaded; the message says why."""
 
 
 class _Broken(Exception):
-    """An attempt to download failed in a way that the next one may not."""
+    """An attempt failed, but the next one may succeed."""
 
 
 def download(url: str, path: str, size_bytes: int | None = None, md5: str | None = None) -> None:
-    """Downloads a file, unless it is there already, and goes on with what a former run has left.
+    """Downloads a file, unless it exists already, and resumes what an earlier run left unfinished.
 
     Args:
       url: http or https; the proxy is the environment's.
@@ -42,13 +42,13 @@ def download(url: str, path: str, size_bytes: int | None = None, md5: str | None
       size_bytes: the size of the file that the publisher states, or None.
       md5: the checksum that the publisher states, 32 hexadecimal digits, or None.
     Raises:
-      DataError: naming URL, path and reason. What was received so far stays in `path`.part,
-        unless it turned out wrong.
+      DataError: the download failed; the message names URL, path and reason. The part received so
+        far stays in `path`.part, unless it turned out to be wrong.
     """
     try:
         if os.path.exists(path):
             _check_present(path, size_bytes, md5)
-            _Part(url, path).remove()  # of a run that was killed after the renaming
+            _Part(url, path).remove()  # left behind by a run that was killed after the renaming
             return
         os.makedirs(os.path.dirname(path) or '.', exist_ok=True)
         _download(_Part(url, path), size_bytes, md5)
@@ -59,6 +59,7 @@ def download(url: str, path: str, size_bytes: int | None = None, md5: str | None
 
 
 def _download(part, size_bytes, md5):
+    """Downloads what a part lacks, checks the file and gives it its name."""
     started, before = time.monotonic(), part.size
     log.info(
         'downloading %s to %s%s',
@@ -84,10 +85,10 @@ def _download(part, size_bytes, md5):
 
 
 def _receive_all(session, part, size_bytes):
-    """Makes attempts until the part is whole.
+    """Makes attempts until the part is complete.
 
     Raises:
-      _Refused: the last of several attempts has failed, or one in a way that will not change.
+      _Refused: several attempts have failed, or one in a way that a repetition cannot change.
     """
     failures, furthest = 0, part.size
     while True:
@@ -95,8 +96,8 @@ def _receive_all(session, part, size_bytes):
             _receive(session, part, size_bytes)
             return
         except _Broken as error:
-            # From the furthest point ever: a server that ignores Range and breaks off half-way
-            # starts from zero each time and would otherwise never be given up.
+            # Progress counts from the furthest point so far: with a server that ignores Range and
+            # always breaks off half-way, the attempts would otherwise never end.
             if part.size >= furthest + PROGRESS_BYTES:
                 failures = 0
             furthest = max(furthest, part.size)
@@ -108,13 +109,13 @@ def _receive_all(session, part, size_bytes):
 
 
 def _receive(session, part, size_bytes):
-    """Makes one attempt to get what the part lacks.
+    """Makes one attempt to download what the part lacks.
 
     Raises:
       _Broken, _Refused: with the reason.
     """
     if part.size and part.size == part.total:
-        return  # a run was ended between the last byte and the new name
+        return  # an earlier run ended between the last byte and the renaming
     try:
         with session.get(
             part.url, headers=part.request_headers(), stream=True, timeout=TIMEOUTS_S
@@ -130,13 +131,13 @@ def _receive(session, part, size_bytes):
 
 
 def _accept(response, part, size_bytes):
-    """Checks the head of an answer and makes the part ready for its body."""
+    """Checks the headers of a response and prepares the part for its body."""
     _check_status(response, part)
     if response.headers.get('Content-Type', '').lower().startswith('text/html'):
-        raise _Refused('the server sent a web page (text/html) in the place of the file')
+        raise _Refused('the server sent a web page (text/html) instead of the file')
     start, total = _extent(response)
     if size_bytes is not None and total not in (None, size_bytes):
-        raise _Refused('the file there has %d bytes, expected %d' % (total, size_bytes))
+        raise _Refused("the server's file has %d bytes, expected %d" % (total, size_bytes))
     validator = _validator(response)
     if response.status_code == 200:
         if total is None and size_bytes is None and not _is_chunked(response):
@@ -146,15 +147,15 @@ def _accept(response, part, size_bytes):
         part.start(validator, total)
     elif start != part.size or _differ(total, part.total) or _differ(validator, part.validator):
         part.remove()
-        raise _Broken('the file there has changed; starting from zero')
+        raise _Broken("the server's file has changed; starting from zero")
 
 
 def _check_status(response, part):
-    """Checks that the answer has the file, or its rest, in its body."""
+    """Checks that the body of a response is the file or the rest of it."""
     status = response.status_code
     if status == 416 and part.size:
         part.remove()
-        raise _Broken('the server has no bytes after those that are here; starting from zero')
+        raise _Broken('the server has no bytes after those received so far; starting from zero')
     if status >= 500 or status in RETRY_STATUSES:
         raise _Broken('HTTP %d %s' % (status, response.reason))
     if status not in (200, 206):
@@ -162,7 +163,7 @@ def _check_status(response, part):
 
 
 def _extent(response):
-    """Returns (first byte of the answer, bytes of the whole file); None where they are unknown."""
+    """Returns (first byte of the body, bytes of the whole file); a value is None if unknown."""
     headers = response.headers
     if response.status_code == 200:
         length = headers.get('Content-Length', '')
@@ -175,7 +176,7 @@ def _extent(response):
 
 
 def _validator(response):
-    """Returns what tells this version of the file from others, or None.
+    """Returns the ETag or Last-Modified that identifies this version of the file, or None.
 
     A weak tag (W/"...") may stand for several versions and must not be used in If-Range.
     """
@@ -193,9 +194,9 @@ def _differ(a, b):
 
 
 def _append(response, part, size_bytes):
-    """Adds the body of an answer to the part, byte by byte as it was sent.
+    """Appends the body of a response to the part, exactly as it was sent.
 
-    It is not decoded: what a server calls an encoding (x-gzip, of .tar.gz) is the file itself.
+    It is not decoded: the encoding that servers declare for .tar.gz (x-gzip) is the file's own.
     """
     limit = size_bytes if part.total is None else part.total
     size = part.size
@@ -216,14 +217,14 @@ def _append(response, part, size_bytes):
 
 
 class _Part:
-    """The file in which a download grows, and the notes that tell whether its rest fits.
+    """The file in which a download grows, and the notes on the file that it is a part of.
 
     Attributes:
       url: where the file comes from.
       target: path of the whole file.
       path: path of the part.
       size: bytes so far.
-      total: bytes of the whole file; None where the server did not say.
+      total: bytes of the whole file; None if the server did not say.
       validator: ETag or Last-Modified of the version that it is a part of, or None.
     """
 
@@ -242,18 +243,19 @@ class _Part:
 
     @property
     def size(self):
+        """Returns the bytes received so far."""
         return os.path.getsize(self.path) if os.path.exists(self.path) else 0
 
     def how_far(self):
-        """Returns the words on a connection that ended too early."""
+        """Returns the message for a connection that ended too early."""
         return 'the connection ended after %d of %s bytes' % (
             self.size,
             '?' if self.total is None else self.total,
         )
 
     def request_headers(self):
-        """Returns the headers of a request for what is still to come."""
-        headers = {'Accept-Encoding': 'identity'}  # else ranges would be those of another file
+        """Returns the headers of a request for what the part lacks."""
+        headers = {'Accept-Encoding': 'identity'}  # ranges of an encoded file would not fit
         if self.size:
             headers['Range'] = 'bytes=%d-' % self.size
             if self.validator:
@@ -261,7 +263,7 @@ class _Part:
         return headers
 
     def start(self, validator, total):
-        """Begins from zero with this version of the file."""
+        """Starts from zero with this version of the file."""
         self.remove()
         self.validator, self.total = validator, total
         files.write_file(
@@ -269,24 +271,24 @@ class _Part:
         )
 
     def remove(self):
-        """Removes the part and its notes, where they are."""
+        """Removes the part and its notes, if they exist."""
         self.validator = self.total = None
         for path in (self.path, self._notes_path):
             with contextlib.suppress(FileNotFoundError):
                 os.remove(path)
 
     def finish(self):
-        """Gives the file, which is whole now, its name."""
+        """Gives the complete file its name and removes the notes."""
         os.replace(self.path, self.target)
         os.remove(self._notes_path)
 
 
 def _check_present(path, size_bytes, md5):
-    """Checks a file that was there before the download."""
+    """Checks a file that existed before the download."""
     try:
         _check(path, size_bytes, md5)
     except _Refused as error:
-        raise _Refused('it is there, but %s; remove it to download it anew' % error) from None
+        raise _Refused('it exists, but %s; remove it to download it again' % error) from None
 
 
 def _check(path, size_bytes, md5):
@@ -309,7 +311,7 @@ def _check(path, size_bytes, md5):
 
 
 def _reason(error):
-    """Returns a line on the innermost of the errors that requests and urllib3 wrap."""
+    """Returns the message of the innermost error that requests and urllib3 wrap, as one line."""
     while True:
         inner = getattr(error, 'reason', None) or (error.args and error.args[0])
         if not isinstance(inner, Exception):

@@ -1,7 +1,7 @@
-"""Fetching a corpus that consists of one or more archives.
+"""Fetches a corpus that consists of one or more archives.
 
-What is done is noted in a file beside the corpus, so that a fetch which was interrupted anywhere
-can be started again and goes on from there.
+A file beside the corpus notes which archives are done, so that a fetch that was interrupted
+resumes where it stopped.
 """
 
 import json
@@ -16,7 +16,7 @@ LOCK_NAME = '.fetching.lock'  # in the corpus's folder
 
 
 class Archive(NamedTuple):
-    """A file to fetch, with its size and checksum where the publisher states them."""
+    """A file to fetch, with its size and checksum if the publisher states them."""
 
     url: str
     size_bytes: int | None = None
@@ -24,17 +24,17 @@ class Archive(NamedTuple):
 
 
 def fetch_corpus(folder: str, marker: str, sources: list[Archive]) -> None:
-    """Downloads and unpacks the archives of a corpus, unless it is there already.
+    """Downloads and unpacks the archives of a corpus, unless the corpus is there already.
 
-    An archive is removed once it is unpacked, if it was downloaded here; one that somebody put
-    there is used and kept. Only one process at a time fetches into a folder.
+    An archive that was downloaded here is removed once it is unpacked; one that was there before
+    is used and kept. Only one process at a time fetches into a folder.
 
     Args:
       folder: where the archives and their contents go.
-      marker: file or folder below `folder` that tells that the corpus is there.
+      marker: file or folder below `folder` that exists if the corpus is there.
       sources: the archives, in the order in which they are unpacked.
     Raises:
-      DataError: an archive cannot be had or unpacked, or `marker` was in none of them.
+      DataError: an archive cannot be downloaded or unpacked, or none of them holds `marker`.
     """
     marker_path = os.path.join(folder, marker)
     notes_path = os.path.join(folder, '.fetching-%s.json' % marker.replace('/', '-'))
@@ -46,22 +46,22 @@ def fetch_corpus(folder: str, marker: str, sources: list[Archive]) -> None:
             os.path.join(folder, LOCK_NAME),
             'another process fetches into %s; waiting for it' % folder,
         ):
-            if not _is_there(marker_path, notes_path):  # another process may have brought it
+            if not _is_there(marker_path, notes_path):  # another process may have fetched it
                 _fetch(folder, marker_path, sources, notes_path)
     except (errors.DataError, OSError) as error:
         reason = getattr(error, 'strerror', None) or str(error)
         if os.path.exists(marker_path):
-            reason += '; if %s is whole nevertheless, remove %s' % (marker_path, notes_path)
+            reason += '; if %s is complete all the same, remove %s' % (marker_path, notes_path)
         raise errors.DataError('%s cannot be fetched: %s' % (marker_path, reason)) from None
 
 
 def _is_there(marker_path, notes_path):
-    """Returns whether the marker is there, and not just from the first of several archives."""
+    """Returns whether the marker exists and no notes tell of an unfinished fetch."""
     return os.path.exists(marker_path) and not os.path.exists(notes_path)
 
 
 def _fetch(folder, marker_path, sources, notes_path):
-    """Does what the notes do not call done; removes the notes when all is."""
+    """Downloads and unpacks the archives that the notes do not call unpacked; removes the notes."""
     notes = _read_notes(notes_path)
     for archive in sources:
         name = urllib.parse.unquote(os.path.basename(urllib.parse.urlsplit(archive.url).path))
@@ -78,14 +78,14 @@ def _fetch(folder, marker_path, sources, notes_path):
             os.remove(path)
     if not os.path.exists(marker_path):
         raise errors.DataError(
-            'the archives did not hold it: %s; remove %s to fetch them anew'
+            'the archives did not hold it: %s; remove %s to fetch them again'
             % (', '.join(notes['unpacked']), notes_path)
         )
     os.remove(notes_path)
 
 
 def _read_notes(path):
-    """Returns {'downloaded': names of archives that are ours to remove, 'unpacked': names}."""
+    """Returns the notes: {'downloaded': names of archives to remove, 'unpacked': names}."""
     try:
         with open(path, encoding='utf-8') as file:
             return json.load(file)

@@ -1,7 +1,7 @@
 """Time-marked transcripts: each line is an utterance of a long recording, with times and words.
 
-The importers of TED-LIUM, Fisher and Switchboard share this module; the form of a line is their
-own.
+The importers of TED-LIUM, Fisher and Switchboard share this module; each parses its own form of
+line.
 """
 
 import functools
@@ -14,17 +14,17 @@ from typing import NamedTuple
 from util import errors, records
 from util.corpora import corpus_files
 
-# Of several files of a recording the one with the last of these endings is used: SPHERE with
-# shorten compression, which libsndfile does not read, may be converted beside its source.
+# If a recording has several files, the one with the last of these endings is used: a SPHERE file
+# with shorten compression, which libsndfile cannot read, may have a converted copy beside it.
 AUDIO_ENDINGS = ('.sph', '.flac', '.wav')
-SHOWN_CHARACTERS = 60  # of a line that cannot be parsed
+SHOWN_CHARACTERS = 60  # characters that a message shows of a line that cannot be parsed
 
 
 class Part(NamedTuple):
     """The part of a recording that a line of a transcript stands for."""
 
-    recording: str  # key of the recording (see `find_recordings`), in any case
-    start_s: float  # s, begin of the part
+    recording: str  # key of the recording (see `find_recordings`), in upper or lower case
+    start_s: float  # s, start of the part
     stop_s: float  # s, end of the part
     transcript: str  # without the markup of the corpus
     channel: int | None = None  # counted from 0; None: the mean of all channels
@@ -38,7 +38,7 @@ def find_by_name(folder: str, ending: str, name_pattern: str) -> list[tuple[str,
 
     Args:
       folder: where to look, at any depth.
-      ending: of the names, such as '.txt'.
+      ending: ending of the names, such as '.txt'.
       name_pattern: regular expression of a name in lower case, without the ending; its group is
         the key.
     """
@@ -54,7 +54,7 @@ def find_by_name(folder: str, ending: str, name_pattern: str) -> list[tuple[str,
 
 
 def find_recordings(folder: str, name_pattern: str) -> dict[str, str]:
-    """Returns {key: path} of the audio files below a folder; arguments as of `find_by_name`."""
+    """Returns {key: path} of the audio files below a folder; arguments as in `find_by_name`."""
     return {
         key: path
         for ending in AUDIO_ENDINGS
@@ -77,11 +77,11 @@ def list_parts(
     cannot be read.
 
     Args:
-      path: of the transcript file, in UTF-8.
-      folder: of the corpus; the names of utterances are relative to it.
+      path: path of the transcript file, in UTF-8.
+      folder: folder of the corpus; the names of utterances are relative to it.
       recordings: {key: path of the audio file}.
-      parse_line: takes a line without white space around it; returns its Part, or None where it
-        is no utterance; raises ValueError, saying what is wrong with the line.
+      parse_line: function of a line without white space around it. It returns the line's Part, or
+        None if the line is not an utterance, and raises ValueError if the line is malformed.
     """
     name = _name(path, folder)
     try:
@@ -107,7 +107,7 @@ def list_parts(
 
 
 def _utterance(part, transcript_name, folder, recordings):
-    """Returns the utterance of a Part; its name tells channel and times."""
+    """Returns the utterance of a Part; its name includes channel and times."""
     side = '' if part.channel is None else 'AB'[part.channel] + ':'
     suffix = '#%s%.2f-%.2f' % (side, part.start_s, part.stop_s)
     path = recordings.get(part.recording.lower())
@@ -130,10 +130,10 @@ def _utterance(part, transcript_name, folder, recordings):
 
 
 def parse_times(start: str, stop: str) -> tuple[float, float]:
-    """Returns two texts as seconds.
+    """Parses the start and the stop time of an utterance, in seconds.
 
     Raises:
-      ValueError: they are not two times of which the second is later.
+      ValueError: they are not numbers of seconds, or the second is not larger.
     """
     try:
         start_s, stop_s = float(start), float(stop)
@@ -145,19 +145,19 @@ def parse_times(start: str, stop: str) -> tuple[float, float]:
 
 
 def unexpected(line: str, form: str) -> ValueError:
-    """Returns the error of a line that is not of the corpus's form."""
+    """Returns the error for a line that does not have the corpus's form."""
     return ValueError('expected %r, got %r' % (form, line[:SHOWN_CHARACTERS]))
 
 
 def unused(
     recordings: Mapping[str, str], utterances: Iterable[records.Utterance], folder: str
 ) -> list[records.Utterance]:
-    """Returns the recordings of which no utterance is a part, as utterances that are excluded.
+    """Returns the recordings without any utterance, each as an excluded utterance.
 
     Args:
       recordings: {key: path of the audio file}.
       utterances: all utterances of these recordings.
-      folder: of the corpus; the names of utterances are relative to it.
+      folder: folder of the corpus; the names of utterances are relative to it.
     """
     used = {utterance.wav_filename for utterance in utterances}
     return [
@@ -179,9 +179,9 @@ def list_conversations(
     The training set also gets the recordings that are `unused`.
 
     Args:
-      folder, recordings: as of `list_parts`.
-      transcripts: (key of the conversation, path of a transcript of it), one for each transcript.
-      parse_line: takes a line and, as `recording`, the key; otherwise as of `list_parts`.
+      folder, recordings: as in `list_parts`.
+      transcripts: for each transcript, (key of its conversation, path).
+      parse_line: as in `list_parts`, but it also takes the key as `recording`.
     """
     parts: dict[str, list[records.Utterance]] = {}
     for key, path in transcripts:
@@ -198,10 +198,10 @@ def require_both(
     """Checks that a corpus has both recordings and transcripts.
 
     Args:
-      recordings, transcripts: what was found of them.
-      folder: of the corpus.
-      corpus_name: for the error.
-      how_to_get: how to get the corpus, for the error.
+      recordings, transcripts: the recordings and the transcripts that were found.
+      folder: folder of the corpus.
+      corpus_name: name of the corpus, for the message.
+      how_to_get: how to get the corpus, for the message.
     Raises:
       DataError: all of the audio files or all of the transcripts are missing.
     """

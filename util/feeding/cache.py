@@ -1,10 +1,10 @@
 """Caches on disk: the headers of audio files, and features.
 
 Both are SQLite tables beside each other in `ds_cache_dir`. The features themselves lie in one file
-for each corpus and each set of settings, which is mapped into memory. An entry is used only while
-the audio file has the size and the modification time that it had. What is damaged is computed
-anew. No run depends on a cache: where it cannot be written, one warning says so, and the run goes
-on without it.
+for each corpus and each set of settings, which is mapped into memory. An entry is used only as
+long as size and modification time of the audio file are unchanged. Damaged entries are computed
+again. No run depends on a cache: if one cannot be used, the run logs a warning and goes on without
+it.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ WRITE_BYTES = 4 << 20  # bytes of features that are written in one transaction
 
 
 def absolute(path: str) -> str:
-    """Returns the path from the root; os.path.abspath is three times slower."""
+    """Returns the absolute path, three times faster than os.path.abspath."""
     return path if path.startswith(os.sep) else os.path.join(os.getcwd(), path)
 
 
@@ -46,17 +46,17 @@ def fingerprint(path: str) -> tuple[int, int]:
 
 @contextlib.contextmanager
 def _tolerant(cache):
-    """Switches a cache off where its files fail within the block, instead of ending the run."""
+    """Switches a cache off, instead of ending the run, if its files cause an error in the block."""
     try:
         yield
-    except (sqlite3.Error, OSError, TypeError, ValueError) as error:  # the latter two: odd rows
+    except (sqlite3.Error, OSError, TypeError, ValueError) as error:  # the last two: broken rows
         if not cache.broken:
             log.warning('going on without the cache %s: %s', cache.path, error)
         cache.broken = True
 
 
 def _connect(path, schema):
-    """Opens the database at `path`, or makes it with the schema; a damaged one is replaced."""
+    """Opens the database at `path`, or creates it with the schema; a damaged one is replaced."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
     for attempt in (1, 2):
         connection = sqlite3.connect(
@@ -77,13 +77,13 @@ def _connect(path, schema):
 
 
 def _are_numbers(row):
-    """Tells whether a row of a table is one of ours: five integers behind the key."""
+    """Tells whether a row of a table is well-formed: five integers after the key."""
     return len(row) == 5 and all(isinstance(value, int) for value in row)
 
 
 @contextlib.contextmanager
 def _transaction(database):
-    """Makes one transaction of what the block does to a database."""
+    """Runs the block as one transaction of a database."""
     database.execute('BEGIN IMMEDIATE')
     try:
         yield
@@ -94,7 +94,7 @@ def _transaction(database):
 
 
 class HeaderCache:
-    """Keeps what the headers of audio files say, so that only new files are opened at the start.
+    """A cache of audio file headers, so that only new files are opened at the start of a run.
 
     Args:
       directory: `ds_cache_dir`.
@@ -114,7 +114,7 @@ class HeaderCache:
             )
 
     def load(self, paths: Iterable[str]) -> None:
-        """Reads what is known of these files, all at once."""
+        """Loads the entries of these files, all at once."""
         if self.broken:
             return
         with _tolerant(self):
@@ -124,16 +124,16 @@ class HeaderCache:
                     self._known[path] = row
 
     def info(self, path: str) -> audio.AudioInfo:
-        """Returns what the header of a file says.
+        """Returns the header of a file, from the cache or from the file.
 
         Raises:
-          AudioError: as `audio.audio_info`; the failure is not kept.
+          AudioError: as `audio.audio_info`; failures are not cached.
         """
         key = absolute(path)
         try:
             state = fingerprint(path)
         except (OSError, ValueError):
-            return audio.audio_info(path)  # this says what is wrong
+            return audio.audio_info(path)  # raises AudioError with the reason
         row = self._known.get(key)
         if row is None or tuple(row[:2]) != state:
             info = audio.audio_info(path)
@@ -141,7 +141,7 @@ class HeaderCache:
         return audio.AudioInfo(*row[2:])
 
     def close(self) -> None:
-        """Writes what is new."""
+        """Writes the new entries and closes the database."""
         if not self.broken:
             with _tolerant(self):
                 rows = [(path, *row) for path, row in self._new.items()]
@@ -156,7 +156,7 @@ class HeaderCache:
 
 
 class _Place(NamedTuple):
-    """Where the features of an utterance lie."""
+    """The place of an utterance's features in the file of features."""
 
     bytes: int  # size of the audio file
     mtime: int  # ns, modification time of the audio file
@@ -166,13 +166,13 @@ class _Place(NamedTuple):
 
 
 class FeatureCache:
-    """Keeps the MFCC of utterances, float32 [n_steps, n_input] each, appended to one file.
+    """A cache of the MFCC of utterances, float32 [n_steps, n_input] each, appended to one file.
 
     Args:
       directory: `ds_cache_dir`.
       name: name of the corpus.
-      settings: whatever the features depend on; other settings have another file.
-      columns: n_input.
+      settings: the settings on which the features depend; other settings have another file.
+      columns: n_input, coefficients of a frame.
       limit_bytes: size beyond which the file does not grow.
     """
 
@@ -214,8 +214,8 @@ class FeatureCache:
         )
 
     def get(self, utterance: records.Utterance) -> np.ndarray | None:
-        """Returns the features of an utterance, float32 [n_steps, n_input]; None where they are not
-        there, stale or damaged."""
+        """Returns the features of an utterance, float32 [n_steps, n_input]; None if they are
+        missing, stale or damaged."""
         place = self._places.get(self.key(utterance))
         if self.broken or place is None or self.state(utterance) != place[:2]:
             return None
@@ -226,7 +226,7 @@ class FeatureCache:
         return None
 
     def _bytes(self, offset, count):
-        """Returns so many bytes of the file; fewer where it is shorter than the table says."""
+        """Returns `count` bytes of the file; fewer if it is shorter than the table says."""
         if offset + count > len(self._map):
             with self._lock:
                 size = os.fstat(self._file.fileno()).st_size
@@ -236,7 +236,7 @@ class FeatureCache:
 
     @staticmethod
     def state(utterance: records.Utterance) -> tuple[int, int] | None:
-        """Returns the fingerprint of an utterance's file; None where there is no such file."""
+        """Returns the fingerprint of an utterance's file; None if there is no such file."""
         try:
             return fingerprint(utterance.wav_filename)
         except (OSError, ValueError):
@@ -245,7 +245,7 @@ class FeatureCache:
     def put(
         self, utterance: records.Utterance, features: np.ndarray, state: tuple[int, int]
     ) -> None:
-        """Keeps features if there is room. They are written later, by `flush` at the latest.
+        """Adds features if there is room. They are written later, by `flush` at the latest.
 
         Args:
           utterance: records.Utterance.
@@ -262,13 +262,13 @@ class FeatureCache:
                 self._write()
 
     def flush(self) -> None:
-        """Writes the features that were put and are not written yet."""
+        """Writes the features that are not written yet."""
         if not self.broken:
             with _tolerant(self), self._lock:
                 self._write()
 
     def _write(self):
-        """Appends what is not written yet; no other run appends during the transaction."""
+        """Appends the features that are not written yet; no other run appends meanwhile."""
         entries, self._unwritten, self._unwritten_bytes = self._unwritten, [], 0
         with _transaction(self._database):
             offset = self._file.seek(0, os.SEEK_END)
@@ -292,7 +292,7 @@ class FeatureCache:
             self._file.flush()
 
     def close(self) -> None:
-        """Writes what is not written yet and closes the files."""
+        """Writes the features that are not written yet and closes the files."""
         self.flush()
         if not self.broken:
             with _tolerant(self), self._lock:

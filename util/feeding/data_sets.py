@@ -1,7 +1,8 @@
 """Data sets: which utterances can be used, and their order in each epoch.
 
-`make_data_sets` checks what an importer lists and leaves out what cannot be used. A `DataSet` puts
-its utterances in order, cuts the order into steps, and reads what the queue takes of each.
+`make_data_sets` checks the utterances that an importer lists and leaves out those that cannot be
+used. A `DataSet` orders its utterances, divides them into steps, and reads their features and
+labels.
 """
 
 import collections
@@ -17,15 +18,15 @@ from util.feeding import cache, linked
 
 log = logging.getLogger(__name__)
 
-FEATURES_VERSION = 1  # goes up where util/audio.py computes other features: old caches are left
-NAMED_EXCLUSIONS = 100  # utterances that are named one by one; the rest is counted
+FEATURES_VERSION = 1  # increased when util/audio.py changes, so that old caches are not used
+NAMED_EXCLUSIONS = 100  # excluded utterances that the log names; the others are only counted
 
 
 def make_data_sets(config, alphabet, listing):
-    """Checks the utterances of a listing and makes the three data sets of them.
+    """Checks the utterances of a listing and returns the three data sets.
 
-    What cannot be used is left out and logged: each utterance by name with its reason, and how
-    many there are.
+    Utterances that cannot be used are left out; their names, exclusion reasons and number are
+    logged.
 
     Args:
       config: Config.
@@ -34,7 +35,7 @@ def make_data_sets(config, alphabet, listing):
     Returns:
       DataSets.
     Raises:
-      DataError: nothing is left for a stage of the training, or of a linked corpus.
+      DataError: no utterance is left for a stage of the training or for a linked corpus.
     """
     headers = cache.HeaderCache(config.cache_dir)
     headers.load(utterance.wav_filename for part in listing for utterance in part)
@@ -63,7 +64,7 @@ def make_data_sets(config, alphabet, listing):
 
 
 def _first(utterances, limit, config):
-    """Returns the first `limit` utterances, of linked corpora the first of each; 0: all."""
+    """Returns the first `limit` utterances, or those of each linked corpus; 0: all."""
     if not limit or not config.linked_weights:
         return utterances[: limit or None]
     kept, counts = [], collections.Counter()
@@ -75,7 +76,7 @@ def _first(utterances, limit, config):
 
 
 def _feature_cache(config):
-    """Returns the feature cache that all three sets share; None where it is off."""
+    """Returns the feature cache that all three sets share; None if it is off."""
     if not config.feature_cache:
         return None
     settings = (FEATURES_VERSION, config.sample_rate, config.n_input, config.feature_stride)
@@ -88,10 +89,10 @@ def _feature_cache(config):
 
 
 def _check(utterance, headers, config, alphabet):
-    """Tells from its header and transcript whether an utterance can be used.
+    """Checks by its header and its transcript whether an utterance can be used.
 
     Returns:
-      (Example, AudioInfo of its file) where it can, (exclusion reason, None) where it cannot.
+      (Example, AudioInfo of its file) if it can, (exclusion reason, None) if it cannot.
     """
     if utterance.exclusion_reason:
         return utterance.exclusion_reason, None
@@ -118,7 +119,7 @@ def _check(utterance, headers, config, alphabet):
 
 
 def _too_short_for_ctc(steps, transcript):
-    """Returns why so many time steps are too few for a transcript, or None."""
+    """Returns an exclusion reason if `steps` time steps are too few for a transcript, or None."""
     if steps >= 2 * len(transcript) or steps >= text.required_steps(transcript):
         return None
     return 'too short for its transcript: %d time steps, CTC needs %d for %d labels' % (
@@ -129,7 +130,7 @@ def _too_short_for_ctc(steps, transcript):
 
 
 def _log_exclusions(excluded, n_utterances):
-    """Logs the utterances that are left out, {Utterance: reason}, and how many they are."""
+    """Logs the excluded utterances, {Utterance: exclusion reason}, and their number."""
     for utterance in list(excluded)[:NAMED_EXCLUSIONS]:
         log.warning('excluded %s: %s', utterance.name, excluded[utterance])
     if excluded:
@@ -140,8 +141,8 @@ def _log_conversions(sources, sample_rate):
     """Logs how many utterances are resampled or mixed down.
 
     Args:
-      sources: {(rate in Hz, channels): utterances}.
-      sample_rate: Hz, the rate that audio is brought to.
+      sources: {(rate in Hz, channels): number of utterances}.
+      sample_rate: Hz, the rate to which audio is converted.
     """
     other_rates = collections.Counter()
     for (rate, _), count in sources.items():
@@ -162,10 +163,10 @@ def _log_conversions(sources, sample_rate):
 
 
 def _stages(train, config):
-    """Returns what each stage of the training trains on: a DataSet or linked.LinkedSets.
+    """Returns the training data of each stage: a DataSet or linked.LinkedSets.
 
     Raises:
-      DataError: nothing is left for a stage.
+      DataError: no utterance is left for a stage.
     """
     if config.linked_weights:
         train = _link(train, config)
@@ -184,7 +185,7 @@ def _stages(train, config):
 
 
 def _link(train, config):
-    """Returns the training set as linked.LinkedSets of its corpora, or as it is where only one of
+    """Returns the training set as linked.LinkedSets of its corpora, or unchanged if only one of
     them has a weight.
 
     Raises:
@@ -211,8 +212,8 @@ class DataSets:
 
     Attributes:
       train, dev, test: DataSet.
-      excluded: {Utterance: reason} of the utterances that cannot be used.
-      stages: what is trained on, stage by stage: DataSets or linked.LinkedSets made of `train`.
+      excluded: {Utterance: exclusion reason} of the utterances that cannot be used.
+      stages: list of the training data of each stage, a DataSet or linked.LinkedSets.
     """
 
     def __init__(self, train, dev, test, excluded=None, stages=None):
@@ -242,7 +243,7 @@ class DataSet:
       config: Config.
       alphabet: text.Alphabet.
       features: cache.FeatureCache, or None.
-      sources: {(rate in Hz, channels): utterances}, for reports.
+      sources: {(rate in Hz, channels): number of utterances}, for reports.
     """
 
     def __init__(self, name, examples, config, alphabet=None, features=None, sources=None):
@@ -261,7 +262,7 @@ class DataSet:
 
     @property
     def parts(self):
-        """The DataSets that this is made of: itself."""
+        """Returns the DataSets that this one consists of: itself."""
         return [self]
 
     def subset(self, belongs):
@@ -276,12 +277,12 @@ class DataSet:
 
     @property
     def total_batches(self):
-        """Steps of an epoch: batches for all towers together."""
+        """Returns the number of steps of an epoch, each a batch for all towers together."""
         return -(-len(self.examples) // self.step_size)
 
     @property
     def seconds(self):
-        """Length of the audio of all utterances, in seconds."""
+        """Returns the length of the audio of all utterances, in seconds."""
         return sum(example.seconds for example in self.examples)
 
     # Order
@@ -289,8 +290,8 @@ class DataSet:
     def order(self, epoch):
         """Returns the indices of the utterances in the order of an epoch, a list for each step.
 
-        The order is a function of the seed and the epoch alone. dev and test keep the order by
-        length.
+        The order is a function of the seed and the epoch alone. The dev and test sets are always
+        ordered by length.
         """
         rng = np.random.default_rng([self._config.random_seed, epoch])
         by_length = np.argsort([example.n_steps for example in self.examples], kind='stable')
@@ -309,8 +310,8 @@ class DataSet:
         return [step.tolist() for step in steps]
 
     def order_checksum(self, epoch):
-        """Returns a number that differs where an epoch has other utterances, or has others in a
-        step or in an update."""
+        """Returns a checksum of the utterances of an epoch and of their division into steps and
+        updates."""
         names = [[self.examples[i].utterance.name for i in step] for step in self.order(epoch)]
         return zlib.crc32((repr(names) + _update_settings(self._config)).encode())
 
@@ -327,12 +328,12 @@ class DataSet:
     # Reading
 
     def read(self, index):
-        """Reads what the queue takes of an utterance; the reader threads call this.
+        """Reads the features and labels of an utterance; the reader threads call this.
 
         Returns:
-          (float32 [n_context + n_steps + n_context, n_input] of normalised MFCC with the margins
-          of the context windows, int32 [n_labels]); None where the utterance turns out
-          unreadable, which is logged once.
+          (normalised MFCC with the margins of the context windows, float32 [n_context + n_steps +
+          n_context, n_input]; labels, int32 [n_labels]). None if the utterance turns out to be
+          unusable, which is logged once.
         """
         example, config = self.examples[index], self._config
         frames = self.features and self.features.get(example.utterance)
@@ -345,11 +346,12 @@ class DataSet:
             if state:
                 self.features.put(example.utterance, frames, state)
         reason = _too_short_for_ctc(len(frames), example.transcript)
-        if reason:  # the header promised more
+        if reason:  # the header claimed more samples than there are
             return self._exclude(index, reason)
         return audio.normalise(frames, config.n_context), self._alphabet.encode(example.transcript)
 
     def _exclude(self, index, reason):
+        """Notes an utterance that turns out to be unusable, and logs it once; returns None."""
         with self._excluding:  # both are shared with every `subset`
             if self.examples[index].utterance not in self._unreadable:
                 self._unreadable.add(self.examples[index].utterance)
@@ -363,7 +365,7 @@ class DataSet:
 
 
 def _update_settings(config):
-    """Returns, as text, what an update is made of beyond a batch; empty where it is one batch."""
+    """Returns the settings that combine batches to updates, as text; '' if each batch is one."""
     if not config.accumulates:
         return ''
     return repr(

@@ -18,15 +18,16 @@ from util.feeding import linked
 from util.tf1 import tf
 
 N_READERS = min(4, os.cpu_count() or 1)  # threads that compute features
-MAX_ANNOUNCED = 8  # steps that a feeder is ahead at most, where the queue doesn't hold it back
-CLOSED_CHECK_S = 0.1  # s, how often a feeder that waits looks whether it is to end
+MAX_ANNOUNCED = 8  # steps that a feeder may be ahead, if its queue has room for them
+CLOSED_CHECK_S = 0.1  # s, interval at which a waiting feeder checks whether it was closed
 
 
 class UtteranceQueue:
     """The queue of one data set in the current graph.
 
-    Its elements are normalised MFCC with the margins of the context windows, float32 [n_context +
-    n_steps + n_context, n_input]; time steps, int32; labels, int32 [n_labels]; their number, int32.
+    An element consists of normalised MFCC with the margins of the context windows, float32
+    [n_context + n_steps + n_context, n_input]; the number of time steps, int32; labels, int32
+    [n_labels]; and their number, int32.
 
     Args:
       data_set: DataSet.
@@ -51,14 +52,14 @@ class UtteranceQueue:
             self._close = self.queue.close(cancel_pending_enqueues=True)
 
     def enqueue(self, session, items):
-        """Puts utterances, as `DataSet.read` gives them, into the queue; waits while it is full."""
+        """Enqueues utterances, as `DataSet.read` returns them; waits while the queue is full."""
         frames, labels = zip(*items)
         lengths = [len(each) - 2 * self._n_context for each in frames]
         values = (_padded(frames), lengths, _padded(labels), [len(each) for each in labels])
         session.run(self._enqueue, dict(zip(self._elements, values)))
 
     def close(self, session):
-        """Closes the queue, so that a feeder that waits for room in it ends."""
+        """Closes the queue, which ends a feeder that waits for room in it."""
         session.run(self._close)
 
 
@@ -88,11 +89,11 @@ def next_batch(queues, selector, n_utterances):
 
 
 def feed(data_set, queues, session, first_epoch=0, first_step=0, n_epochs=None):
-    """Starts to read ahead.
+    """Starts a feeder, which reads ahead of the graph.
 
     Args:
       data_set: DataSet or linked.LinkedSets.
-      queues: list of UtteranceQueue, as `make_queues` gives it, in the session's graph.
+      queues: list of UtteranceQueue, as `make_queues` returns it, in the session's graph.
       session: tf.Session.
       first_epoch, first_step: where to begin, counted from 0.
       n_epochs: epochs to read; None: without end.
@@ -103,18 +104,18 @@ def feed(data_set, queues, session, first_epoch=0, first_step=0, n_epochs=None):
     return kind(data_set, queues, session, first_epoch, first_step, n_epochs)
 
 
-_LAST = object()  # stands behind the last step, and behind the last epoch that is announced
+_LAST = object()  # marks the end of the steps, and of the epochs that are announced
 
 
 class Feeder:
     """Fills the queue of a data set ahead of the graph, epoch after epoch, in the set's order.
 
-    Reader threads compute the features, one thread enqueues them in order and announces each
+    Reader threads compute the features; one thread enqueues them in order and announces each
     step once its utterances are in the queue. So a step that is run never waits for data, and
-    an error among the threads reaches the caller instead of leaving it waiting.
+    an error in one of the threads reaches the caller instead of leaving it waiting.
 
     Attributes:
-      waited: seconds in which steps have had to wait for their utterances so far.
+      waited: seconds that steps have waited for their utterances so far.
     """
 
     def __init__(self, data_set, queues, session, first_epoch, first_step, n_epochs):
@@ -142,11 +143,11 @@ class Feeder:
 
     @property
     def ended(self):
-        """Whether no more steps will come."""
+        """Returns whether no more steps will come."""
         return self._ended
 
     def all_steps(self):
-        """Yields all Steps of the next epoch, also those of which nothing could be read."""
+        """Yields all Steps of the next epoch, including those without a readable utterance."""
         while not self._ended:
             started = time.monotonic()
             item = self._ready.get()
@@ -160,7 +161,7 @@ class Feeder:
             yield item
 
     def close(self):
-        """Ends the threads; the queue cannot be fed again."""
+        """Ends the threads and closes the queue, which cannot be fed again."""
         self._closed.set()
         self._ended = True
         self._queue.close(self._session)
@@ -169,6 +170,7 @@ class Feeder:
             self._data_set.features.flush()
 
     def _run(self):
+        """Feeds all epochs, and announces the end or the error; this is the feeder's thread."""
         try:
             with concurrent.futures.ThreadPoolExecutor(N_READERS, 'reader') as readers:
                 self._feed(readers)
@@ -177,6 +179,7 @@ class Feeder:
             self._announce_when_there_is_room(error)
 
     def _announce_when_there_is_room(self, item):
+        """Announces a Step, an end or an error; waits for room unless the feeder is closed."""
         while not self._closed.is_set():
             try:
                 return self._ready.put(item, timeout=CLOSED_CHECK_S)
@@ -184,6 +187,7 @@ class Feeder:
                 pass
 
     def _feed(self, readers):
+        """Hands the utterances to the reader threads and announces the steps in order."""
         pending = collections.deque()
         steps = self._steps()
         while not self._closed.is_set():
@@ -207,6 +211,7 @@ class Feeder:
                 future.cancel()
 
     def _read_all(self, indices):
+        """Returns the result of `DataSet.read` for each of these utterances."""
         return [self._data_set.read(index) for index in indices]
 
     def _steps(self):
@@ -218,6 +223,7 @@ class Feeder:
             epoch, first = epoch + 1, 0
 
     def _announce(self, step):
+        """Enqueues the utterances of a step and announces it; None is the end of an epoch."""
         data_set = self._data_set
         if step is None:
             if data_set.features:
@@ -246,10 +252,10 @@ class Feeder:
 
 
 class LinkedFeeder:
-    """Feeds linked.LinkedSets, as a Feeder does a DataSet, by a Feeder for each set."""
+    """Feeds linked.LinkedSets as a Feeder feeds a DataSet, with one Feeder for each set."""
 
     def __init__(self, linked_sets, queues, session, first_epoch, first_step, n_epochs):
-        del n_epochs  # the epochs of the sets are others
+        del n_epochs  # the sets have epochs of their own
         self._linked, self._next = linked_sets, first_step
         self._feeders = []
         done, further = divmod(first_step, len(linked_sets.parts))
@@ -267,11 +273,11 @@ class LinkedFeeder:
 
     @property
     def waited(self):
-        """Seconds in which steps have had to wait for their utterances so far."""
+        """Returns the seconds that steps have waited for their utterances so far."""
         return sum(feeder.waited for feeder in self._feeders)
 
     def all_steps(self):
-        """Yields the Steps of the next epoch, one round after the other."""
+        """Yields the Steps of the next epoch, round by round."""
         first, self._next = self._next, 0
         for index in range(first, self._linked.total_batches):
             which = index % len(self._batches)
@@ -288,20 +294,20 @@ class LinkedFeeder:
 
 
 def _without_end(feeder):
-    """Yields the steps of one epoch after the other."""
+    """Yields the steps of all epochs without a break."""
     while not feeder.ended:
         yield from feeder.all_steps()
 
 
 def _parts(indices):
-    """Returns the indices of a step, cut for the reader threads: each in its own part, but few
-    parts, as handing a part over costs more than reading a short utterance from the cache."""
+    """Divides the indices of a step into one part for each reader thread; handing over smaller
+    parts would cost more than reading a short utterance from the cache."""
     size = -(-len(indices) // N_READERS)
     return [indices[start : start + size] for start in range(0, len(indices), size)]
 
 
 def _padded(arrays):
-    """Returns arrays of unequal length as one, [len(arrays), longest, ...], padded with zeros."""
+    """Stacks arrays of unequal length, zero-padded, into one of [len(arrays), longest, ...]."""
     padded = np.zeros((len(arrays), max(map(len, arrays)), *arrays[0].shape[1:]), arrays[0].dtype)
     for row, array in zip(padded, arrays):
         row[: len(array)] = array

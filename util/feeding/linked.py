@@ -4,14 +4,14 @@ import zlib
 
 
 def ends_update(index, total_batches, n_parts, config):
-    """Tells whether an update ends with a step of an epoch: after so many rounds, and with the
-    last.
+    """Tells whether an update ends with a step of an epoch, as it does after every
+    `numbatches_to_aggregate` rounds and with the last step.
 
     Args:
-      index: the step's, from 0.
-      total_batches: steps of an epoch.
-      n_parts: batches of a round.
-      config: Config; its numbatches_to_aggregate.
+      index: index of the step, from 0.
+      total_batches: number of steps of an epoch.
+      n_parts: number of batches of a round.
+      config: Config; its numbatches_to_aggregate is used.
     """
     return (index + 1) % (
         n_parts * config.numbatches_to_aggregate
@@ -22,12 +22,12 @@ class LinkedSets:
     """Training sets of several corpora, each with a weight and a queue of its own, for one network.
 
     A round takes a batch of each set. An epoch has as many rounds as the set with the most batches
-    has batches; the others begin again where they end, so that every utterance comes at least once
-    an epoch. An update takes `numbatches_to_aggregate` rounds.
+    has batches; the others start again when they end, so that every utterance comes at least once
+    in an epoch. An update takes `numbatches_to_aggregate` rounds.
 
     Attributes:
       parts: list of DataSet.
-      weights: list of float, one a set.
+      weights: list of float, one for each set.
 
     Source: the linked sets of Nabu-MSSS, which has no epochs.
     """
@@ -40,12 +40,12 @@ class LinkedSets:
 
     @property
     def rounds(self):
-        """Rounds of an epoch."""
+        """Returns the number of rounds of an epoch."""
         return max(part.total_batches for part in self.parts)
 
     @property
     def total_batches(self):
-        """Steps of an epoch, a batch of one set each."""
+        """Returns the number of steps of an epoch, each a batch of one set."""
         return self.rounds * len(self.parts)
 
     def ends_update(self, index):
@@ -63,7 +63,7 @@ class LinkedSets:
         )
 
     def order_checksum(self, epoch):
-        """Returns a number as that of DataSet.order_checksum, of all sets together."""
+        """Returns a checksum like that of DataSet.order_checksum, of all sets together."""
         sums = [
             part.order_checksum(self.position(part, epoch * self.rounds)[0]) for part in self.parts
         ]
@@ -71,5 +71,5 @@ class LinkedSets:
 
     @staticmethod
     def position(part, n_batches):
-        """Returns (epoch, step) of a set after so many of its batches."""
+        """Returns (epoch, step) of a set after `n_batches` of its batches."""
         return divmod(n_batches, part.total_batches)

@@ -1,4 +1,4 @@
-"""Makes one update of several batches: gradients, loss and loss norm are summed up in variables
+"""Makes one update from several batches: gradients, loss and loss norm are summed up in variables
 that are not trained, and the gradients are clipped before they are applied.
 
 A batch gives a loss, its gradients and a norm, each multiplied by the weight w of the batch's
@@ -20,14 +20,14 @@ SCOPE = 'accumulated'  # variable scope of the sums: their names in checkpoints 
 
 
 class Mean(NamedTuple):
-    """What the batches of an update come to: their sums over the sum of their norms."""
+    """The gradients and the loss of an update: sums over its batches, divided by the loss norm."""
 
     gradients: list[tuple[tf.Tensor, tf.Variable]]  # each float32 of its variable's shape
     loss: tf.Tensor  # float64 scalar
 
 
 def batch_counter() -> tf.Variable:
-    """Returns a variable, int64 scalar, that counts the batches since the last update."""
+    """Creates the variable, int64 scalar, that counts the batches since the last update."""
     with tf.variable_scope(SCOPE), tf.device('/cpu:0'):
         return _zeros('n_batches', [], tf.int64)
 
@@ -82,8 +82,8 @@ class Accumulators:
             tf.assign_add(total, factor * of_variable[variable.ref()])
             for total, variable in zip(self._sums, self._variables)
         ]
-        # The number of batches seeds this batch's dropout, which has read it once the gradients
-        # are there.
+        # The number of batches is part of this batch's dropout seed, so it must not change before
+        # the gradients are computed.
         with tf.control_dependencies(sums):
             counted = tf.assign_add(self._n_batches, 1)
         return tf.group(
@@ -94,7 +94,7 @@ class Accumulators:
         )
 
     def mean(self) -> Mean:
-        """Returns the sums divided by the norm; they are NaN where no batch was added."""
+        """Returns the sums divided by the norm; they are NaN if no batch was added."""
         norm = self._norm.read_value()
         gradients = [
             (total.read_value() / tf.cast(norm, total.dtype.base_dtype), variable)
@@ -109,11 +109,11 @@ def _zeros(name, shape, dtype):
 
 
 def norm_and_scale(batch: records.Batch, config: settings.Config) -> tuple[Any, Any]:
-    """Returns what `Accumulators.add` takes as the norm and the scale of a batch.
+    """Returns the norm and the scale of a batch for `Accumulators.add`.
 
     Args:
       batch: the batch of all towers together.
-      config: its normalize_gradients and loss_norm count.
+      config: its normalize_gradients and loss_norm are used.
     Returns:
       (norm, scale), each a float or an int32 scalar.
     """

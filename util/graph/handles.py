@@ -1,32 +1,32 @@
-"""What the functions of DeepSpeech.py hand to each other: tensors and operations of the graph, and
-what a step gives of them.
+"""The records of tensors and operations that the functions of DeepSpeech.py pass to each other, and
+of the values that a step returns.
 
-B = batch_size, T = n_steps, F = n_features, U = labels of the longest transcript in comments on
-shapes. "To feed" is a placeholder.
+In comments on shapes, B = batch_size, T = n_steps, F = n_features and U = number of labels of the
+longest transcript. "To feed" marks a placeholder.
 """
 
 from typing import Any, NamedTuple
 
 
 class TowerResult(NamedTuple):
-    """What a tower computes of its batch of B utterances."""
+    """The tensors that a tower computes for its batch of B utterances."""
 
     total_loss: Any  # float32 [B], CTC losses: -ln of the transcripts' probabilities
-    avg_loss: Any  # float32 scalar, their mean
-    distance: Any  # float32 [B], edit distance of best path and labels over n labels
-    label_error_rate: Any  # float32 scalar, the mean of these
+    avg_loss: Any  # float32 scalar, mean of `total_loss`
+    distance: Any  # float32 [B], edit distance of best path and labels / number of labels
+    label_error_rate: Any  # float32 scalar, mean of `distance`
     decoded: Any  # int64 sparse [B, .], best paths of the beam search
     labels: Any  # int32 sparse [B, U]
     logits: Any  # float32 [T, B, n_character]
     seq_len: Any  # int32 [B], time steps
-    count: Any  # int32 scalar, utterances that count; 0 in a tower that had none left
+    count: Any  # int32 scalar, utterances that count; 0 in a tower that got none
 
 
 class TowerResults(NamedTuple):
-    """What all towers computed of a step's batch."""
+    """The tensors that all towers compute for a step's batch."""
 
     towers: list[TowerResult]
-    gradients: list[list[tuple]]  # (gradient, variable) pairs of each tower; empty: not asked for
+    gradients: list[list[tuple]]  # (gradient, variable) pairs of each tower; empty if not needed
     label_error_rate: Any  # float32 scalar, mean over all utterances
     avg_loss: Any  # float32 scalar, mean over all utterances
 
@@ -34,22 +34,22 @@ class TowerResults(NamedTuple):
 class Update(NamedTuple):
     """Handles of an update of the variables."""
 
-    number: Any  # int64 scalar: running it trains, and gives the number of the update, from 1
-    loss: Any  # scalar, the loss that the update was made of
+    number: Any  # int64 scalar; running it makes the update and returns its number, from 1
+    loss: Any  # float32 or float64 scalar, loss of the update's batches
     summaries: Any  # string scalar, or None
 
 
 class Accumulation(NamedTuple):
-    """Handles of the sums that an update of several batches is made of."""
+    """Handles of the sums behind an update from several batches."""
 
     add: Any  # operation that adds the step's batch to the sums
     weight: Any  # float32 scalar to feed, the weight of the batch's corpus
     n_batches: Any  # int64 scalar, batches in the sums
-    reset: Any  # operation that forgets them
+    reset: Any  # operation that sets the sums to 0
 
 
 class Shapes(NamedTuple):
-    """What `print_batch_shapes` shows of a step: tensors or values."""
+    """The shapes that `print_batch_shapes` prints for a step, as tensors or as values."""
 
     features: Any  # int32 [3], shape of the frames with margins
     seq_len: Any  # int32 [B]
@@ -61,9 +61,9 @@ class Shapes(NamedTuple):
 class Savers(NamedTuple):
     """The savers of a training graph."""
 
-    newest: Any  # tf.train.Saver of everything, for the checkpoint folder
-    best: Any  # the same, for the best weights by dev loss, in best/
-    weights: Any  # of the weights and the optimizer's slots, for going back; None: never
+    newest: Any  # tf.train.Saver of all variables, for the checkpoint folder
+    best: Any  # tf.train.Saver of all variables, for the best ones by dev loss, in best/
+    weights: Any  # tf.train.Saver of the weights and Adam's slots, for going back; None: not needed
 
 
 class StateVariables(NamedTuple):
@@ -87,8 +87,8 @@ class Model(NamedTuple):
     towers: list[TowerResult]
     avg_loss: Any  # float32 scalar, mean CTC loss of the step's utterances
     update: Update
-    accumulation: Accumulation | None  # None where an update is made of one batch
-    global_step: Any  # int64 scalar, updates that were made
+    accumulation: Accumulation | None  # None if an update is made from one batch
+    global_step: Any  # int64 scalar, number of updates made so far
     state: StateVariables
     savers: Savers
 
@@ -102,28 +102,28 @@ class InferenceModel(NamedTuple):
     outputs: Any  # int64 [1, B, .], labels of the best paths, padded with -1
 
 
-# What Session.run gives
+# Values that Session.run returns
 
 
 class BatchResult(NamedTuple):
-    """What a step gives of its batch."""
+    """The results of a step for its batch."""
 
     loss: Any  # float32 scalar, mean CTC loss of its utterances
-    towers: Any  # a decoding.Undecoded a tower; () where no report was asked for
-    shapes: Any  # Shapes; () where these are not to be printed
+    towers: Any  # a decoding.Undecoded for each tower; () if no report is due
+    shapes: Any  # Shapes; () if these are not printed
 
 
 class UpdateResult(NamedTuple):
-    """What an update gives."""
+    """The results of an update."""
 
     number: Any  # int64 scalar, counted from 1
-    loss: Any  # scalar, the loss that it was made of
-    summaries: Any  # bytes; () where none are due
+    loss: Any  # float32 or float64 scalar, loss of the update's batches
+    summaries: Any  # bytes; () if none are due
 
 
 class StepResult(NamedTuple):
-    """What a training step gives."""
+    """The results of a training step."""
 
-    batch: BatchResult | None  # None where no utterance of the step could be read
-    update: UpdateResult | None  # None where the update is made of more batches
+    batch: BatchResult | None  # None if no utterance of the step could be read
+    update: UpdateResult | None  # None if the step does not end an update
     trace: Any  # tf.RunMetadata, or None

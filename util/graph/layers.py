@@ -1,6 +1,6 @@
-"""What the layers are made of: the clipped ReLU, dropout, initial values.
+"""Parts of the layers: the clipped ReLU, dropout and initial values.
 
-R = T*B rows, T = n_steps, B = batch_size in comments on shapes.
+In comments on shapes, R = T*B rows, T = n_steps and B = batch_size.
 """
 
 from typing import Any, NamedTuple
@@ -11,21 +11,21 @@ from util.tf1 import tf
 class Dropout(NamedTuple):
     """The switch and the seed of dropout in a training graph."""
 
-    is_training: Any  # bool scalar; where it is False nothing is dropped
-    seed: Any  # int64 [2], of the masks of one tower in one step
+    is_training: Any  # bool scalar; if it is False, nothing is dropped
+    seed: Any  # int64 [2], seed of the masks of one tower in one step
 
 
 def clipped_relu(x, weights, bias, ceiling, keep=None):
-    """Computes min(relu(x weights + bias), ceiling), times `keep` where there is dropout.
+    """Computes min(relu(x weights + bias), ceiling), multiplied by `keep` if there is dropout.
 
-    Its own gradient needs only the result: it goes where that lies between 0 and the ceiling,
-    which Relu6Grad asks in one pass over memory if the ceiling is scaled to 6. The automatic
-    gradient takes five.
+    The custom gradient needs only the result: it passes where the result lies between 0 and the
+    ceiling. With the ceiling scaled to 6, Relu6Grad computes it in one pass over memory; the
+    automatic gradient takes five passes.
 
     Args:
       x: float32 [R, n_in].
       weights, bias: float32 [n_in, units] and [units].
-      ceiling: scalar.
+      ceiling: float32 scalar or number, at which the activation is clipped.
       keep: float32 [R, units] of 0 and 1, or [1, 1]; None: no dropout.
     Returns:
       float32 [R, units].
@@ -38,9 +38,9 @@ def clipped_relu(x, weights, bias, ceiling, keep=None):
             y *= keep
 
         def gradient(d_y):
-            # a little more than to 6, so that no rounding opens the clip
+            # slightly more than 6, so that rounding never takes a clipped value below the ceiling
             to_six = tf.math.divide_no_nan(6 * (1 + 1e-6), tf.cast(ceiling, tf.float32))
-            with tf.control_dependencies([d_y]):  # not before, as it would only take up memory
+            with tf.control_dependencies([d_y]):  # computed earlier, it would only take up memory
                 features = y * to_six
             d_z = tf.raw_ops.Relu6Grad(gradients=d_y, features=features)
             return (
@@ -55,21 +55,24 @@ def clipped_relu(x, weights, bias, ceiling, keep=None):
 
 
 def dropout_mask(rows, units, rate, layer, dropout):
-    """Draws which units stay.
+    """Draws the dropout mask of a layer.
 
-    The random numbers depend on seed, step, tower and layer alone, so that a resumed run drops
-    what the run would have dropped that it resumes. They have 16 bits, as a mask costs as much as
-    its bits.
+    The random numbers depend on seed, step, tower and layer alone, so that a resumed run drops the
+    same units as an uninterrupted one. They have only 16 bits, as the cost of drawing them is
+    proportional to their bits.
 
     Args:
       rows: R, int32 scalar.
-      units, rate, layer: of the layer; its index is among what the numbers depend on.
+      units: width of the layer.
+      rate: dropout rate, the probability that a unit is dropped.
+      layer: index of the layer.
       dropout: Dropout.
     Returns:
-      (float32 [R, units] of 0 and 1; float32 scalar 1/(1 - rate), which makes up for the units
-      that are dropped). Where the graph isn't training, they are 1, [1, 1] and scalar.
+      (keep, scale): the mask, float32 [R, units] of 0 and 1; and float32 scalar 1/(1 - rate), which
+      makes up for the units that are dropped. If the graph is not training, keep is float32 [1, 1],
+      and both are 1.
     """
-    dropped = min(round(rate * 2**16), 2**16 - 1)  # of as many values
+    dropped = min(round(rate * 2**16), 2**16 - 1)  # of the 2**16 values of a random number
 
     def draw():
         pairs = tf.random.stateless_uniform(
@@ -87,8 +90,8 @@ def dropout_mask(rows, units, rate, layer, dropout):
 
 
 def recurrent_initializer(config):
-    """Returns the initializer of a recurrent matrix [N, N], whose outputs then have the variance
-    of its inputs or, orthogonal, their very length (Saxe et al., arXiv:1312.6120)."""
+    """Returns the initializer of a recurrent matrix, float32 [N, N]: uniform, which keeps the
+    variance of its inputs, or orthogonal, which keeps their norm (Saxe et al., arXiv:1312.6120)."""
     return tf.orthogonal_initializer() if config.recurrent_init == 'orthogonal' else _uniform()
 
 
@@ -98,8 +101,8 @@ def _uniform():
 
 
 def kernel_initializer(config):
-    """Returns the initializer of an LSTM's kernel [n_in + N, 4*N]; where it is orthogonal, its
-    last N rows are, gate by gate."""
+    """Returns the initializer of an LSTM's kernel, float32 [n_in + N, 4*N]; it makes the recurrent
+    matrix [N, N] of each gate orthogonal if `recurrent_init` says so."""
     if config.recurrent_init == 'uniform':
         return _uniform()
 

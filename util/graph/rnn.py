@@ -1,4 +1,4 @@
-"""Builds the recurrent layer 4 of TensorFlow's own operations: a bidirectional LSTM, or the
+"""Builds layer 4, the recurrent one, from TensorFlow's operations: a bidirectional LSTM, or the
 clipped-ReLU layer of the paper.
 
 `tf.compat.v1.nn.rnn_cell` needs the legacy Keras package in TensorFlow 2.21, so the LSTM is
@@ -7,8 +7,8 @@ checkpoints of either kind fit. There are three implementations, which compute t
 of these variables:
 
 own    the fastest on CPUs: one matrix product gives the inputs' share of the gates at all steps,
-       and its own gradient makes one product for each weight matrix, where the automatic gradient
-       would add up a product for each step
+       and a custom gradient makes one product for each weight matrix, whereas the automatic
+       gradient would add up one product for each step
 block  TensorFlow's BlockLSTM, one operation for all steps of a direction; on CPUs and GPUs
 cudnn  cuDNN's LSTM; on GPUs only
 """
@@ -19,11 +19,11 @@ from util.tf1 import tf
 
 FORGET_BIAS = 1.0  # added to the forget gate in the cell, not stored (BasicLSTMCell's default)
 IMPLEMENTATIONS = ('own', 'block', 'cudnn')
-NEVER = -1e30  # added before the activation past an utterance's end, so that it gives 0
-STEPS_A_ROUND = 4  # time steps in a round of tf.while_loop; a round itself costs as much as some
+NEVER = -1e30  # added past an utterance's end before the activation, which is then 0
+STEPS_A_ROUND = 4  # time steps in an iteration of tf.while_loop, as each iteration costs time
 
-# T = n_steps, B = batch_size, n_in = values of an input, N = n_cell_dim. All tensors are float32
-# where nothing else is said. Gates lie in the order i, j, f, o: input gate, cell input, forget
+# T = n_steps, B = batch_size, n_in = size of an input, N = n_cell_dim. All tensors are float32
+# unless stated otherwise. The order of the gates is i, j, f, o: input gate, cell input, forget
 # gate, output gate. c is the cell state and h the output, [B, N] at each step; d_x is the gradient
 # of the loss with respect to x.
 
@@ -156,7 +156,7 @@ def _repeat(n_steps, step, state):
       The last state.
     """
     k = tf.constant(0)
-    for size in (STEPS_A_ROUND, 1):  # the second loop makes the steps that fill no round
+    for size in (STEPS_A_ROUND, 1):  # the second loop makes the steps that are left over
 
         def body(k, *state, size=size):
             for _ in range(size):
@@ -182,7 +182,7 @@ def _run_forward(projected, recurrent, mask, reverse, is_training):
       float32 [T, B, N], which for a chain that runs backward in time is that of step t + 1; and
       for `_run_backward` the list of the last cell state, float32 [B, N], and of a tensor list
       that holds c before the step and i, j, f, o after activation of every step, each [B, N].
-      The tensor list is missing where no gradients are needed.
+      The tensor list is missing if no gradients are needed.
     """
     n_steps, batch = tf.shape(mask)[0], tf.shape(mask)[1]
     zero = tf.zeros([batch, recurrent.shape[0]], mask.dtype)
@@ -257,7 +257,7 @@ def _run_backward(d_outputs, recurrent, kept, reverse):
 
 
 def _array(size):
-    """Returns an empty TensorArray for as many float32 tensors as `size`, an int32 scalar, says."""
+    """Returns an empty TensorArray for `size` float32 tensors; `size` is an int32 scalar."""
     return tf.TensorArray(tf.float32, size=size, element_shape=None)
 
 
@@ -311,9 +311,9 @@ def _block(inputs, seq_length, kernel, bias):
       seq_length: int32 [B], time steps of each utterance.
       kernel, bias: float32 [n_in + N, 4*N] and [4*N].
     Returns:
-      float32 [T, B, N]; the outputs past an utterance's end mean nothing.
+      float32 [T, B, N]; the outputs past an utterance's end are meaningless.
     """
-    del seq_length  # what comes after an utterance does not change its outputs
+    del seq_length  # the padding after an utterance does not change its outputs
     _, n_cell = _split(kernel)
     zero, no_peephole = tf.zeros([tf.shape(inputs)[1], n_cell]), tf.zeros([n_cell])
     return tf.raw_ops.BlockLSTM(

@@ -1,4 +1,4 @@
-"""The corpora, a module each. A module finds the files of its corpus and lists its utterances.
+"""The importers: one module for each corpus, which finds its files and lists its utterances.
 
 Each module of this package offers two functions:
     list_utterances(config) returns the records.Listing of the corpus in `config.dataset_path`;
@@ -51,8 +51,8 @@ def read_data_sets(config: settings.Config, alphabet: text.Alphabet) -> data_set
 
 
 def _list(name, corpus, config):
-    """Returns the Listing of one importer; of several importers, its utterances get the name of
-    the corpus."""
+    """Returns the Listing of one importer; if there are several importers, its utterances get the
+    name of the corpus."""
     listing = importlib.import_module('%s.%s' % (__name__, name)).list_utterances(config)
     if len(config.importers) == 1:
         return listing

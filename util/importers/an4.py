@@ -1,14 +1,14 @@
 """AN4: names, addresses, dates and control words, spelled and spoken at CMU in 1991.
 
 Layout, below a folder an4: etc/an4_{train,test}.{fileids,transcription}, and the audio at 16 kHz
-in wav/an4_clstk and wav/an4test_clstk. A file id, and the line that has its place in the
+in wav/an4_clstk and wav/an4test_clstk. A file id, and the line in the same place of the
 transcription (the lines of the test have no <s>):
     an4_clstk/fash/an251-fash-b
     <s> YES </s> (an251-fash-b)
 The audio is SPHERE, WAV or headerless (.raw). Headerless audio is converted to FLAC in the cache.
 The name of an4 or of the folder that holds it (an4_raw.bigendian, an4_raw.littleendian) gives its
-byte order; where it does not, the order is taken in which the signal is smoother.
-One training speaker in ten is for validation, as there is no official set for it.
+byte order; if it does not, the byte order in which the signal is smoother is used.
+One training speaker in ten is for validation, as there is no official dev set.
 Licence: free for any use (an4/LICENSE). Size: 64 MB, 948 + 130 utterances.
 Address: www.speech.cs.cmu.edu/databases/an4
 """
@@ -21,18 +21,18 @@ from util.corpora import convert, corpus_files, fetch
 
 LISTS = os.path.join('an4', 'etc', 'an4_train.fileids')
 ARCHIVES = [fetch.Archive('http://www.speech.cs.cmu.edu/databases/an4/an4_sphere.tar.gz')]
-ENDINGS = ('.wav', '.sph', '.flac', '.raw')  # the first is taken where there are several
+ENDINGS = ('.wav', '.sph', '.flac', '.raw')  # of several files of an utterance, the first is used
 RAW_RATE = 16000  # Hz
 DEV_EVERY = 10  # speakers
 LINE = re.compile(r'(.*)\(([^()\s]+)\)\s*')
 FILLER = re.compile(r'<\S*>|\+\+\S*\+\+')  # sentence ends, silences, noises
-VARIANT = re.compile(r'\(\d+\)$')  # of a pronunciation: A(2)
+VARIANT = re.compile(r'\(\d+\)$')  # number of a pronunciation: A(2)
 
 read_data_sets = importers.reader(__name__)
 
 
 def list_utterances(config: settings.Config) -> records.Listing:
-    """Lists the utterances of the corpus, which is downloaded where it is missing.
+    """Lists the utterances of the corpus, which is downloaded if it is missing.
 
     `config.dataset_path` is the folder an4 or the one that holds it.
 
@@ -53,7 +53,7 @@ def list_utterances(config: settings.Config) -> records.Listing:
 
 
 def _root(dataset_path):
-    """Returns the folder an4, which is downloaded where it is missing."""
+    """Returns the folder an4, which is downloaded if it is missing."""
     if os.path.isdir(os.path.join(dataset_path, 'etc')):
         return dataset_path
     fetch.fetch_corpus(dataset_path, LISTS, ARCHIVES)
@@ -89,8 +89,8 @@ def _read_set(root, set_name, found, dataset_path):
 def match_transcripts(lines: list[str], fileids: list[str]) -> list[str | None]:
     """Returns the transcript of each file id, or None for an id that has none.
 
-    It stands in the line that has the id's place in the list if that line bears the id, else in
-    the only line that bears it.
+    The transcript is that of the line in the id's place if that line has the id, otherwise that of
+    the only line that has it.
     """
     parsed = [parse_line(line) for line in lines]
     ids = [os.path.basename(fileid) for fileid in fileids]
@@ -106,15 +106,15 @@ def match_transcripts(lines: list[str], fileids: list[str]) -> list[str | None]:
 
 
 def parse_line(line: str) -> tuple[str, str | None]:
-    """Returns the words and the id of a line of a transcription; the id is None where the line
-    has none."""
+    """Returns the words and the id of a line of a transcription; the id is None if the line has
+    none."""
     match = LINE.fullmatch(line)
     words, name = match.groups() if match else (line, None)
     return ' '.join(VARIANT.sub('', word) for word in FILLER.sub(' ', words).split()), name
 
 
 def _converted(utterances, root, config):
-    """Returns the utterances, with FLAC files in the place of headerless ones."""
+    """Returns the utterances, with FLAC files instead of headerless ones."""
     raw = [
         utterance.wav_filename
         for utterance in utterances
@@ -141,7 +141,7 @@ def _converted(utterances, root, config):
 
 
 def _byte_order(root):
-    """Returns 'big' or 'little' where the names of the folders say it, else None."""
+    """Returns 'big' or 'little' if the names of the folders say which, or None."""
     names = ''.join(os.path.abspath(root).lower().split(os.sep)[-2:])
     named = [order for order in ('big', 'little') if order + 'endian' in names]
     return named[0] if len(named) == 1 else None

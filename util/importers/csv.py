@@ -37,7 +37,7 @@ def list_utterances(config: settings.Config) -> records.Listing:
 
 
 def _read_set(names, config):
-    """Returns the utterances of manifests whose names have commas between."""
+    """Returns the utterances of a comma-separated list of manifests."""
     paths = [path.strip() for path in names.split(',')]
     return [utterance for path in paths if path for utterance in read_manifest(_find(path, config))]
 
@@ -45,8 +45,8 @@ def _read_set(names, config):
 def _find(path, config):
     """Returns the path of a manifest, which is in the working folder or in the corpus's folder.
 
-    The working folder comes first. Of several corpora the corpus's folder comes first, as each may
-    have a manifest of the same name.
+    The working folder comes first. With several corpora, the corpus's folder comes first, as each
+    may have a manifest of the same name.
     """
     beside = os.path.join(config.dataset_path, path)
     first, second = (path, beside) if len(config.importers) == 1 else (beside, path)
@@ -149,7 +149,7 @@ def _parse_object(line):
     """Returns the audio file's path, the transcript, start_s and stop_s of a line.
 
     Raises:
-      ValueError: saying what is wrong with the line.
+      ValueError: the line is malformed; the message says how.
     """
     try:
         row = json.loads(line)
@@ -168,14 +168,18 @@ def _parse_object(line):
 
 
 def _is_path(name):
-    """Tells whether a file can have this name: one without NUL and halves of surrogate pairs."""
+    """Tells whether a file can have this name: it has no NUL and no half of a surrogate pair."""
     if name.isascii():
         return '\0' not in name
     return '\0' not in name and not any('\ud800' <= char <= '\udfff' for char in name)
 
 
 def _seconds(row, field):
-    """Returns the number of seconds in a field, None where it is missing; ValueError else."""
+    """Returns the number of seconds in a field, or None if it is missing.
+
+    Raises:
+      ValueError: the field is not a number from 0 to LONGEST_S.
+    """
     value = row.get(field)
     if value is None:
         return None

@@ -4,7 +4,7 @@ Layout of the releases since 2019: LANGUAGE/clips/*.mp3 and LANGUAGE/train.tsv, 
 tab-separated, no quoting, the columns in any order (there are more):
     client_id<tab>path<tab>sentence
     0013a7...<tab>common_voice_en_18.mp3<tab>He said "no", I think.
-Where validated.tsv is the only one, of every 10 rows the last is for the test, and of every 10
+If validated.tsv is the only one, of every 10 rows the last is for the test, and of every 10
 others the last for validation. Layout of the first release: cv-valid-train.csv, cv-valid-dev.csv,
 cv-valid-test.csv; comma-separated, with quoting, paths relative to the file:
     filename,text,up_votes
@@ -31,9 +31,9 @@ read_data_sets = importers.reader(__name__)
 
 
 class Table(NamedTuple):
-    """A table that was read."""
+    """The content of a table."""
 
-    columns: list[str]  # their names
+    columns: list[str]  # names of the columns
     rows: list[list[str]]  # the fields of each row; there may be too few or too many
     path: int  # index of the column with the clip's path
     sentence: int  # index of the column with its sentence
@@ -117,8 +117,8 @@ def _list_table(path, cut):
     """Returns the utterances of one table, in its order.
 
     Args:
-      path: of the table.
-      cut: characters of an audio file's path that are no part of the utterance's name.
+      path: path of the table.
+      cut: number of characters of an audio file's path before the utterance's name.
     """
     table, utterances, folder = _read_table(path), [], _audio_folder(path)
     for number, row in enumerate(table.rows, 1):

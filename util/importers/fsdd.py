@@ -3,9 +3,9 @@
 Layout: recordings/{digit}_{speaker}_{take}.wav at 8 kHz; the name is the transcript:
     recordings/7_jackson_32.wav
 In the official split the takes 0 to 4 are the test; here the takes 5 to 9 are for validation.
-Or speakers are held out (`ds_fsdd_test_speakers`, `ds_fsdd_dev_speakers`): all their takes are
-for the test or for validation. Held-out test speakers replace the takes 0 to 4, held-out dev
-speakers replace the takes 5 to 9.
+Alternatively, speakers are held out (`ds_fsdd_test_speakers`, `ds_fsdd_dev_speakers`): all their
+takes are for the test or for validation. Held-out test speakers replace the takes 0 to 4, held-out
+dev speakers replace the takes 5 to 9.
 Licence: CC BY-SA 4.0. Size: 3,000 utterances, 6 speakers, 22 minutes, 20 MB.
 Address: github.com/Jakobovski/free-spoken-digit-dataset
 """
@@ -30,7 +30,7 @@ read_data_sets = importers.reader(__name__)
 
 
 def list_utterances(config: settings.Config) -> records.Listing:
-    """Lists the utterances of the corpus, which is downloaded where it is missing.
+    """Lists the utterances of the corpus, which is downloaded if it is missing.
 
     `config.dataset_path` is the folder of the corpus, or its folder `recordings`.
 
@@ -57,7 +57,7 @@ def list_utterances(config: settings.Config) -> records.Listing:
 
 
 def _recordings(dataset_path):
-    """Returns the folder of the WAV files, which are downloaded where they are missing."""
+    """Returns the folder of the WAV files, which are downloaded if they are missing."""
     beside = os.path.join(dataset_path, 'recordings')
     if os.path.isdir(beside):
         return beside

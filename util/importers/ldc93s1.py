@@ -20,7 +20,7 @@ read_data_sets = importers.reader(__name__)
 def list_utterances(config: settings.Config) -> records.Listing:
     """Lists the same utterance in all three sets.
 
-    Its files are used where they are in `config.dataset_path`, else they are downloaded into it.
+    Its files are downloaded into `config.dataset_path` if they are missing there.
 
     Raises:
       DataError: a file cannot be downloaded, or is not what its name says.
@@ -29,13 +29,13 @@ def list_utterances(config: settings.Config) -> records.Listing:
     try:
         audio.audio_info(wav)
     except audio.AudioError as error:
-        raise errors.DataError('%s: %s; remove it to download it anew' % (wav, error)) from None
+        raise errors.DataError('%s: %s; remove it to download it again' % (wav, error)) from None
     utterances = [records.Utterance(wav, wav, timit.parse_transcript(txt))]
     return records.Listing(utterances, utterances, utterances)
 
 
 def _fetched(folder, name):
-    """Returns the path of a file, which is downloaded where it is missing."""
+    """Returns the path of a file, which is downloaded if it is missing."""
     path = os.path.join(folder, name)
     if not os.path.exists(path):
         download.download(BASE_URL + name, path)

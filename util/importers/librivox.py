@@ -1,7 +1,7 @@
 """LibriSpeech: 1,000 hours of LibriVox audio books, read English, 16 kHz FLAC.
 
 Layout: LibriSpeech/SUBSET/SPEAKER/CHAPTER/SPEAKER-CHAPTER-NNNN.flac, and in each chapter's folder
-SPEAKER-CHAPTER.trans.txt with a line an utterance:
+SPEAKER-CHAPTER.trans.txt with a line for each utterance:
     84-121123-0000 GO DO YOU HEAR
 `ds_librivox_train`, `ds_librivox_dev` and `ds_librivox_test` name the subsets; named subsets that
 are missing are downloaded. Two small ones come from Mini LibriSpeech.
@@ -52,7 +52,7 @@ def list_utterances(config: settings.Config) -> records.Listing:
 
 
 def _subset_names(config, set_name):
-    """Returns the names of the subsets that make up a set, each of them once."""
+    """Returns the names of the subsets that make up a set, without repetitions."""
     setting = getattr(config, 'librivox_' + set_name)
     subsets = list(dict.fromkeys(name.strip() for name in setting.split(',') if name.strip()))
     for subset in subsets:
@@ -65,7 +65,7 @@ def _subset_names(config, set_name):
 
 
 def _subset_folder(dataset_path, subset):
-    """Returns the folder of a subset, which is downloaded where it is missing."""
+    """Returns the folder of a subset, which is downloaded if it is missing."""
     above, below = dataset_path, os.path.join(HOME, subset)
     if not os.path.isdir(os.path.join(dataset_path, HOME)):
         if os.path.basename(os.path.abspath(dataset_path)) == HOME:
@@ -81,7 +81,7 @@ def _subset_folder(dataset_path, subset):
         )
     except errors.DataError as error:
         raise errors.DataError(
-            'LibriSpeech subset %s cannot be had: %s' % (subset, error)
+            'LibriSpeech subset %s is not available: %s' % (subset, error)
         ) from None
 
 
@@ -95,7 +95,7 @@ def _list_subset(folder, dataset_path):
     if not chapters:
         raise errors.DataError(
             'LibriSpeech subset %s holds no %s files; remove it to fetch it '
-            'anew' % (folder, TRANSCRIPTS)
+            'again' % (folder, TRANSCRIPTS)
         )
     utterances = [utterance for path in chapters for utterance in _list_chapter(path, audio, cut)]
     transcribed = {utterance.wav_filename for utterance in utterances}
@@ -110,9 +110,9 @@ def _list_chapter(path, audio, cut):
     """Returns the utterances of one chapter.
 
     Args:
-      path: of the file with its transcripts.
+      path: path of the file with its transcripts.
       audio: {path without its ending: path} of the subset's audio.
-      cut: characters of an audio file's path that are no part of the utterance's name.
+      cut: number of characters of an audio file's path before the utterance's name.
     """
     try:
         lines = corpus_files.read_lines(path)

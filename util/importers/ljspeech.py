@@ -1,7 +1,7 @@
 """LJ Speech: 24 hours of one voice that reads non-fiction, 22.05 kHz.
 
 Layout: LJSpeech-1.1/metadata.csv and LJSpeech-1.1/wavs/LJ001-0001.wav. A line is the utterance,
-its text, and the text with numbers and abbreviations written out; "|" between, no quoting:
+its text, and the text with numbers and abbreviations written out, separated by "|" without quotes:
     LJ001-0009|in the 42-line Bible of about 1455,|in the forty-two line Bible of about ...,
 There is no official split: of every 20 lines the last is for the test, of every 20 others the
 last for validation.
@@ -28,7 +28,7 @@ read_data_sets = importers.reader(__name__)
 
 
 def list_utterances(config: settings.Config) -> records.Listing:
-    """Lists the utterances of the corpus, which is downloaded where it is missing.
+    """Lists the utterances of the corpus, which is downloaded if it is missing.
 
     `config.dataset_path` is the folder of metadata.csv, or the one that holds it.
 
@@ -45,7 +45,7 @@ def list_utterances(config: settings.Config) -> records.Listing:
 
 
 def _metadata_path(dataset_path):
-    """Returns the path of metadata.csv; the corpus is downloaded where it is missing."""
+    """Returns the path of metadata.csv; the corpus is downloaded if it is missing."""
     above, below = os.path.abspath(dataset_path), os.path.join(HOME, METADATA)
     if os.path.basename(above) == HOME and not os.path.isdir(os.path.join(above, HOME)):
         above = os.path.dirname(above)
@@ -59,10 +59,10 @@ def _utterance(line, number, folder, cut):
     """Returns the utterance of a line of metadata.csv.
 
     Args:
-      line: its text.
-      number: of the line, from 1.
-      folder: of metadata.csv.
-      cut: characters of the audio file's path that are no part of the utterance's name.
+      line: text of the line.
+      number: number of the line, from 1.
+      folder: folder of metadata.csv.
+      cut: number of characters of the audio file's path before the utterance's name.
     """
     utterance_id, *texts = [field.strip() for field in line.split('|')]
     wav_filename, reason = os.path.join(folder, 'wavs', utterance_id + '.wav'), None

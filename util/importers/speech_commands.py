@@ -29,7 +29,7 @@ read_data_sets = importers.reader(__name__)
 
 
 def list_utterances(config: settings.Config) -> records.Listing:
-    """Lists the utterances of the corpus, which is downloaded where it is missing.
+    """Lists the utterances of the corpus, which is downloaded if it is missing.
 
     `config.dataset_path` is the folder of the words, or one that holds speech_commands_v0.02.
 
@@ -48,7 +48,7 @@ def list_utterances(config: settings.Config) -> records.Listing:
 
 
 def _words_folder(dataset_path):
-    """Returns the folder that holds the words; the corpus is downloaded where it is missing."""
+    """Returns the folder that holds the words; the corpus is downloaded if it is missing."""
     folder = os.path.join(dataset_path, RELEASE)
     if os.path.isdir(folder) or not _words(dataset_path):
         fetch.fetch_corpus(folder, TEST_LIST, ARCHIVES)
@@ -57,7 +57,7 @@ def _words_folder(dataset_path):
 
 
 def _words(folder):
-    """Returns the names of the folders with the utterances of a word, sorted."""
+    """Returns the words, sorted; each is the name of the folder with its utterances."""
     if not os.path.isdir(folder):
         return []
     return sorted(
@@ -68,7 +68,7 @@ def _words(folder):
 
 
 def _list_word(folder, cut):
-    """Returns the utterances of one word; `cut` as of `_take_listed`."""
+    """Returns the utterances of one word; `cut` is as in `_take_listed`."""
     return [
         records.Utterance(path, path[cut:], os.path.basename(folder))
         for path in corpus_files.find_files(folder, '.wav')
@@ -76,13 +76,13 @@ def _list_word(folder, cut):
 
 
 def _take_listed(folder, list_name, cut, rest):
-    """Returns the utterances that a list names, in its order.
+    """Returns the utterances that a list names, in its order, and removes them from `rest`.
 
     Args:
-      folder: of the list and of the words.
+      folder: folder of the list and of the words.
       list_name: name of the list's file.
-      cut: characters of an audio file's path that are no part of the utterance's name.
-      rest: {path: Utterance}, from which they are removed.
+      cut: number of characters of an audio file's path before the utterance's name.
+      rest: {path: Utterance}.
     """
     utterances = []
     for line in corpus_files.read_lines(os.path.join(folder, list_name)):

@@ -11,7 +11,7 @@ Markup is treated as in most published recipes, so that results compare: see `re
 there is no official split, of every hundred conversations the last is for the test and the one
 before it for validation; a speaker may take part in several conversations.
 
-Where the files have shorten compression, which libsndfile does not read, convert each to a WAV or
+If the files have shorten compression, which libsndfile does not read, convert each to a WAV or
 FLAC of both channels beside it or in its place (sph2pipe -f wav IN.sph OUT.wav).
 Licence: LDC's; transcripts are free. Size: 14 GB, 8 kHz, two channels of mu-law. Address:
 catalog.ldc.upenn.edu/LDC97S62
@@ -71,9 +71,10 @@ def parse_line(line: str, recording: str) -> stm.Part | None:
 def remove_markup(words: str) -> str:
     """Returns the words of a transcript that were spoken.
 
-    [laughter-yes] is "yes". Of [bemember/remember] the first is taken, which was said. The
-    bracketed letters of a partial word were not said, so "th[ey]-" is "th-" (the text rules make
-    "th" of it). {yuppiedom} and them_1 are plain words. [noise] and <b_aside> are dropped.
+    [laughter-yes] becomes "yes". [bemember/remember] becomes "bemember", which is what was said.
+    The bracketed letters of a partial word were not said, so "th[ey]-" becomes "th-" (and
+    `text.clean_transcript` makes it "th"). {yuppiedom} and them_1 are plain words. [noise] and
+    <b_aside> are dropped.
     """
     return ' '.join(filter(None, map(_spoken, words.split())))
 

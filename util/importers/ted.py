@@ -28,7 +28,7 @@ read_data_sets = importers.reader(__name__)
 
 
 def list_utterances(config: settings.Config) -> records.Listing:
-    """Lists the utterances of the corpus, which is downloaded where it is missing.
+    """Lists the utterances of the corpus, which is downloaded if it is missing.
 
     Raises:
       DataError: the corpus cannot be downloaded, or its folder holds none of its sets.
@@ -41,13 +41,13 @@ def list_utterances(config: settings.Config) -> records.Listing:
     if not any(listing):
         raise errors.DataError(
             '%s holds no {train,dev,test}/{sph,stm} of TED-LIUM; remove it to '
-            'download it anew' % folder
+            'download it again' % folder
         )
     return listing
 
 
 def _release_folder(dataset_path):
-    """Returns the folder that holds train, dev and test; the corpus is downloaded where it is
+    """Returns the folder that holds train, dev and test; the corpus is downloaded if it is
     missing."""
     for folder in (dataset_path, os.path.join(dataset_path, 'legacy')):
         if any(os.path.isdir(os.path.join(folder, name, 'stm')) for name in records.SET_NAMES):

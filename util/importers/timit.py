@@ -1,16 +1,16 @@
 """TIMIT: 630 speakers of eight American dialects, each reading ten sentences.
 
 Layout: TIMIT/{TRAIN,TEST}/DRn/SPEAKER/SENTENCE.{WAV,TXT}, in upper or lower case. The audio is
-SPHERE or WAV at 16 kHz; where a copy of the corpus holds WAV files beside SPHERE ones
-(SA1.WAV.wav), the former are used. A .TXT:
+SPHERE or WAV at 16 kHz; if a copy of the corpus holds WAV files beside SPHERE ones
+(SA1.WAV.wav), the WAV files are used. A .TXT:
     0 46797 She had your dark suit in greasy wash water all year.
 The sentences sa1 and sa2, which everyone reads, are left out unless `ds_timit_sa` is on.
 The core test set (24 speakers) is for the test, the other TEST speakers are for validation. The
-two have sentences in common, but none with TRAIN. Where all TEST speakers belong to the core
+two have sentences in common, but none with TRAIN. If all TEST speakers belong to the core
 test set, or none does (parts of the corpus, other corpora in its layout), all of TEST is for the
 test, and one TRAIN speaker in ten for validation.
 Licence: LDC user agreement. Size: 6,300 utterances, 5.4 h, 630 MB.
-Address: catalog.ldc.upenn.edu/LDC93S1 (never fetched)
+Address: catalog.ldc.upenn.edu/LDC93S1. It is never downloaded.
 """
 
 import os
@@ -82,7 +82,7 @@ def _read_tree(tree, config):
     """Returns the utterances of TRAIN or TEST, in the order of their paths.
 
     Args:
-      tree: path of TRAIN or TEST; None where there is no such folder.
+      tree: path of TRAIN or TEST; None if there is no such folder.
       config: Config.
     """
     sentences = {}
@@ -128,7 +128,7 @@ def _utterance(paths, dataset_path):
 
 
 def _is_riff(path):
-    """Tells whether a file is WAV, which SPHERE files with the ending .WAV are not."""
+    """Tells whether a file is a WAV file; SPHERE files may have the ending .WAV, too."""
     try:
         with open(path, 'rb') as file:
             return file.read(4) == b'RIFF'

@@ -1,4 +1,4 @@
-"""Checkpoint files: which one to restore, whether it is whole, whether it fits the network."""
+"""Finds the newest undamaged checkpoint, checks that it fits the network, and restores it."""
 
 import glob
 import logging
@@ -15,7 +15,7 @@ BASENAME = 'model.ckpt'
 STATE = 'run_state'  # scope of the variables that hold a schedule.State
 BEST_DIR = 'best'  # folder of the best checkpoint by dev loss, below the checkpoint folder
 
-# The notebook's names (TensorFlow 0.12) of what TensorFlow 1.x and this project call otherwise
+# Variables that have other names in the notebook (TensorFlow 0.12) than in TensorFlow 1.x and here
 NOTEBOOK_NAMES = (
     ('bidirectional_rnn/fw/basic_lstm_cell/kernel', 'BiRNN/FW/BasicLSTMCell/Linear/Matrix'),
     ('bidirectional_rnn/fw/basic_lstm_cell/bias', 'BiRNN/FW/BasicLSTMCell/Linear/Bias'),
@@ -24,7 +24,7 @@ NOTEBOOK_NAMES = (
 )
 OUR_NAMES = {theirs: ours for ours, theirs in NOTEBOOK_NAMES}
 
-# What determines a network and its widths, in the words of the settings
+# The settings that determine a network and its widths, as messages name them
 GEOMETRY = (
     'ds_rnn',
     'n_input + 2*n_input*n_context (ds_n_input, ds_n_context)',
@@ -42,7 +42,7 @@ def best_dir(directory):
 
 
 def take_over(saver, directory):
-    """Tells a Saver of the checkpoints that are there, so that it still keeps only a few."""
+    """Tells a Saver of the existing checkpoints in a folder, so that it removes old ones later."""
     paths = [path for path in candidates(directory) if os.path.exists(path + '.index')]
     saver.set_last_checkpoints_with_time(
         [(path, os.path.getmtime(path + '.index')) for path in reversed(paths)]
@@ -50,7 +50,7 @@ def take_over(saver, directory):
 
 
 def value(path, variable):
-    """Returns the value of a variable in a checkpoint; None where it is not there."""
+    """Returns the value of a scalar variable in a checkpoint; None if the checkpoint lacks it."""
     reader = tf.train.load_checkpoint(path)
     name = name_in(reader, variable.op.name)
     return reader.get_tensor(name).item() if name else None
@@ -59,12 +59,12 @@ def value(path, variable):
 def candidates(directory):
     """Lists the paths of the checkpoints in a folder, newest first.
 
-    The state file gives the order; what it says of other folders is not followed, so that a
-    folder can be copied or moved. Without a readable state file the step numbers count.
+    The state file gives the order; only the names in it are used, not the folders, so that a
+    folder can be copied or moved. Without a readable state file, the step numbers give the order.
     """
     try:
         state = tf.train.get_checkpoint_state(directory)
-    except Exception as error:  # the text format of protocol buffers raises its own
+    except Exception as error:  # protocol buffers raise an exception of their own
         log.warning('%s is damaged: %s', os.path.join(directory, 'checkpoint'), error)
         state = None
     listed = [
@@ -81,20 +81,19 @@ def candidates(directory):
 
 
 def number(path):
-    """Returns the number at the end of a checkpoint's name; -1 where there is none."""
+    """Returns the number at the end of a checkpoint's name; -1 if there is none."""
     match = re.search(r'-(\d+)$', path)
     return int(match.group(1)) if match else -1
 
 
 def newest_whole(directory, setting='ds_restore_checkpoint'):
-    """Returns the path of the newest checkpoint that is whole; None where there are none at all.
+    """Returns the path of the newest undamaged checkpoint; None if there are no checkpoints.
 
     Args:
-      directory: its folder.
-      setting: what asked for it, for the message.
-
+      directory: folder of the checkpoints.
+      setting: name of the setting that asks for a checkpoint, for the message.
     Raises:
-      CheckpointError: there are some, but each is damaged.
+      CheckpointError: there are checkpoints, but all are damaged.
     """
     paths = candidates(directory)
     for path in paths:
@@ -111,20 +110,20 @@ def newest_whole(directory, setting='ds_restore_checkpoint'):
 
 
 def damage(path):
-    """Returns why a checkpoint cannot be read, or None. Every value is read, so that a file which
-    was cut short is found."""
+    """Returns why a checkpoint cannot be read, or None. Every value is read, so that a truncated
+    file is detected."""
     try:
         reader = tf.train.load_checkpoint(path)
         for name in reader.get_variable_to_shape_map():
             reader.get_tensor(name)
-    except Exception as error:  # the reader maps each kind of damage to another exception
+    except Exception as error:  # the reader raises another exception for each kind of damage
         return (str(getattr(error, 'message', error)).splitlines() or [type(error).__name__])[0]
     return None
 
 
 def name_in(reader, name):
-    """Returns the name that a variable of the graph has in a checkpoint; None where it is not
-    there."""
+    """Returns the name of a variable of the graph in a checkpoint; None if the checkpoint lacks
+    it."""
     if reader.has_tensor(name):
         return name
     for ours, theirs in NOTEBOOK_NAMES:
@@ -135,8 +134,8 @@ def name_in(reader, name):
 
 
 def weights_in(reader):
-    """Lists (our name, its name there) of each weight in a checkpoint, without the optimizer's
-    slots and what a run keeps of itself."""
+    """Lists (name in this project, name in the checkpoint) of each weight in a checkpoint, without
+    the optimizer's slots and the state of the run."""
     return [
         (OUR_NAMES.get(name, name), name)
         for name in sorted(reader.get_variable_to_shape_map())
@@ -150,7 +149,7 @@ def weights_in(reader):
 
 
 def of_the_run(name):
-    """Tells from its name whether a variable holds something of the run rather than a weight."""
+    """Tells by its name whether a variable is part of the state of the run, and not a weight."""
     return name.startswith((STATE + '/', gradients.SCOPE + '/'))
 
 
@@ -186,9 +185,9 @@ def check_geometry(path, geometry):
 
     Args:
       path: the checkpoint.
-      geometry: {setting or what determines the width: value or units}, as `geometry_of` gives it.
+      geometry: {one of GEOMETRY: value}, as `geometry_of` returns it.
     Raises:
-      CheckpointError: naming each that differs with both values.
+      CheckpointError: the geometry differs; the message says where, with both values.
     """
     there = geometry_of(_shapes(path))
     if there is None:
@@ -206,14 +205,14 @@ def check_geometry(path, geometry):
 
 
 def _shapes(path):
-    """Returns {our name: shape} of a checkpoint."""
+    """Returns {name in this project: shape} of the variables in a checkpoint."""
     shapes = tf.train.load_checkpoint(path).get_variable_to_shape_map()
     return {OUR_NAMES.get(name, name): shape for name, shape in shapes.items()}
 
 
 def geometry_of(shapes):
-    """Returns the widths of a network, {what determines it: value}, from the shapes of its
-    variables; None where it is another kind of network."""
+    """Returns the geometry of a network, {one of GEOMETRY: value}, from the shapes of its
+    variables; None if it is another kind of network."""
     kernel = NOTEBOOK_NAMES[0][0]
     if not {'h1', 'h2', 'h5', 'h6'} <= set(shapes) or not {kernel, 'h4'} & set(shapes):
         return None
@@ -240,8 +239,7 @@ def restore(session, path, variables):
     """Restores variables from a checkpoint of this project or of the notebook.
 
     Returns:
-      The variables that the checkpoint does not hold; they are left as they are, and none of them
-      is a weight.
+      The variables that the checkpoint lacks, none of which is a weight; they are left unchanged.
     Raises:
       CheckpointError: a weight is missing.
     """
@@ -255,7 +253,7 @@ def restore(session, path, variables):
         )
     slots = [variable.op.name for variable in missing if '/Adam' in variable.op.name]
     if slots:
-        log.warning("%s lacks the optimizer's state: %s; it starts anew", path, ', '.join(slots))
+        log.warning("%s lacks the optimizer's state: %s; it starts afresh", path, ', '.join(slots))
     tf.train.Saver({names[v.op.name]: v for v in variables if v not in missing}).restore(
         session, path
     )

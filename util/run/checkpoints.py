@@ -11,7 +11,7 @@ from util.tf1 import tf
 
 log = logging.getLogger('DeepSpeech')
 
-KEPT = 5  # newest checkpoints that stay
+KEPT = 5  # number of newest checkpoints that are kept
 
 
 class Checkpoints:
@@ -22,7 +22,7 @@ class Checkpoints:
       session: tf.Session.
       model: handles.Model.
       data_sets: data_sets.DataSets.
-      hook: as of DeepSpeech.main; called with 'saved'.
+      hook: as in DeepSpeech.main; called with 'saved'.
     """
 
     def __init__(self, config, session, model, data_sets, hook):
@@ -38,12 +38,12 @@ class Checkpoints:
         Returns:
           Path of the checkpoint.
         Raises:
-          TrainingError: it cannot be written. The checkpoints before it stay as they are.
+          TrainingError: it cannot be written. Earlier checkpoints are left as they are.
         """
         return self._save(self._model.savers.newest, self._config.checkpoint_dir, state)
 
     def save_best(self, state: schedule.State) -> None:
-        """Saves the same as the newest checkpoint and as the best one.
+        """Saves a checkpoint twice: as the newest one and as the best one.
 
         Raises:
           TrainingError: as `save`.
@@ -52,7 +52,7 @@ class Checkpoints:
         self._save(self._model.savers.best, self._best_dir, state)
 
     def interruption(self, state: schedule.State) -> errors.Interrupted:
-        """Saves, and returns the exception that ends the run and says what was saved.
+        """Saves a checkpoint, and returns the exception that ends the run and names it.
 
         Raises:
           TrainingError: as `save`.
@@ -66,10 +66,10 @@ class Checkpoints:
 
     @contextlib.contextmanager
     def saved_on_failure(self, state: schedule.State):
-        """Saves what was learned where the logs fail within the block.
+        """Saves a checkpoint if the block fails to write the logs.
 
         Raises:
-          LogError: with the checkpoint's path.
+          LogError: the logs cannot be written; the message names the checkpoint.
         """
         try:
             yield
@@ -77,6 +77,7 @@ class Checkpoints:
             raise errors.LogError('%s; saved %s' % (error, self.save(state))) from None
 
     def _save(self, saver, directory, state):
+        """Saves a checkpoint into a folder and returns its path."""
         model = self._model
         self._session.run(model.state.assign, dict(zip(model.state.values, state)))
         try:
@@ -96,11 +97,13 @@ class Checkpoints:
     # Going on
 
     def restore(self) -> schedule.State:
-        """Restores the newest whole checkpoint, or initialises the variables.
+        """Restores the newest undamaged checkpoint, or initialises the variables.
 
+        Returns:
+          The State with which the run starts.
         Raises:
-          CheckpointError: there are damaged checkpoints only, or the network is another one; or
-            the run is only to test and there is nothing to test.
+          CheckpointError: all checkpoints are damaged, or the network is another one; or the run
+            is without training, and there is nothing to test.
         """
         config, session, model = self._config, self._session, self._model
         with model.graph.as_default():
@@ -121,11 +124,11 @@ class Checkpoints:
         return self._go_on(state, path)
 
     def _start_afresh(self):
-        """Says that the run starts afresh, and loads the weights of another model if asked to.
+        """Logs that the run starts afresh, and loads the weights of `ds_init_from`, if it is set.
 
         Raises:
-          CheckpointError: the run was to test a checkpoint; or the other model has no weights, or
-            lacks some where the run is only to test.
+          CheckpointError: there are no weights to load; or the run is without training, and there
+            is no checkpoint, or weights are missing in `ds_init_from`.
         """
         config = self._config
         if config.training_iters:
@@ -148,7 +151,7 @@ class Checkpoints:
                 )
 
     def _log_fresh_start(self):
-        """Logs the fresh start, and what becomes of checkpoints that are there."""
+        """Logs that the run starts afresh, and what happens to existing checkpoints."""
         config = self._config
         found = checkpoint_files.candidates(config.checkpoint_dir)
         if config.restore_checkpoint:
@@ -164,8 +167,8 @@ class Checkpoints:
             log.info('starting afresh')
 
     def _state_of_the_notebook(self, path):
-        """Returns the State of one of the notebook's checkpoints, whose number is the index of its
-        epoch, and sets the count of updates accordingly."""
+        """Returns the State for a checkpoint of the notebook, whose number is the index of its
+        epoch, and sets the number of updates accordingly."""
         epoch = checkpoint_files.number(path) + 1
         data_set = self._data_sets.stages[0]
         updates = sum(map(data_set.ends_update, range(data_set.total_batches)))
@@ -173,7 +176,7 @@ class Checkpoints:
         return schedule.INITIAL_STATE._replace(epoch=epoch, validated=epoch)
 
     def _go_on(self, state, path):
-        """Returns the State to go on with, and logs what that is."""
+        """Returns the State with which the run goes on, and logs it."""
         config, n_stages = self._config, len(self._config.stages)
         state = state._replace(stage=min(state.stage, n_stages - 1))
         data_set = self._data_sets.stages[state.stage]
@@ -183,8 +186,8 @@ class Checkpoints:
             and (state.order != data_set.order_checksum(state.epoch))
         ):
             log.info(
-                'other utterances, or another order, batch size or update than before: the '
-                'unfinished epoch starts anew'
+                'the utterances, their order, the batch size or the update differ from before: '
+                'the unfinished epoch starts anew'
             )
             state = state._replace(epoch_step=0, epoch_done=0, epoch_loss=0.0)
         if self._model.accumulation and not state.epoch_step:
@@ -211,7 +214,7 @@ class Checkpoints:
         return state
 
     def _mend_best(self, state):
-        """Saves the best weights where a run ended just before it would have done so."""
+        """Saves the best weights if the earlier run ended just before it could save them."""
         is_best = 0 < state.best_epoch == state.epoch and not state.epoch_step
         if is_best and not self._find_best(state):
             self._save(self._model.savers.best, self._best_dir, state)
@@ -236,11 +239,11 @@ class Checkpoints:
             log.info('went back to the weights of %s', path)
 
     def load_weights_to_test(self, state: schedule.State) -> str:
-        """Puts the weights to test and to export into the session: the best ones by dev loss where
-        a validation ran, else those of the last step.
+        """Restores the weights to test and to export: the best ones by dev loss if a validation
+        ran, otherwise those of the last step.
 
         Returns:
-          What they are, in words.
+          A description of these weights, for the log.
         """
         path = self._best_path(state)
         if path:
@@ -255,8 +258,8 @@ class Checkpoints:
         )
 
     def _best_path(self, state):
-        """Returns the checkpoint with the best weights by dev loss, or None; warns where there was
-        one that is gone."""
+        """Returns the path of the checkpoint with the best weights by dev loss, or None; warns if
+        it no longer exists."""
         path = self._find_best(state)
         if not path and math.isfinite(state.best_dev_loss):
             log.warning(
@@ -267,8 +270,8 @@ class Checkpoints:
         return path
 
     def _find_best(self, state):
-        """Returns the checkpoint with the best weights of this very run, or None."""
-        with contextlib.suppress(errors.CheckpointError):  # what is damaged was named
+        """Returns the path of the checkpoint with the best weights of this very run, or None."""
+        with contextlib.suppress(errors.CheckpointError):  # the damage was logged
             path = checkpoint_files.newest_whole(self._best_dir)
             if path and (
                 checkpoint_files.value(path, self._model.state.variables.best_dev_loss)

@@ -1,4 +1,4 @@
-"""The beam search of a pass, in a thread beside it."""
+"""Runs the beam search of a pass over a data set in a thread beside the pass."""
 
 import collections
 import concurrent.futures
@@ -7,22 +7,22 @@ from typing import Any, NamedTuple
 from util.run import reports
 from util.tf1 import tf
 
-MAX_UNDECODED = 16  # batches whose logits wait for their beam search
-TRAINING_POOL, DECODING_POOL = 0, 1  # of a session's threads, so that neither waits for the other
+MAX_UNDECODED = 16  # limit of the batches whose logits wait for their beam search
+TRAINING_POOL, DECODING_POOL = 0, 1  # thread pools of a session; neither waits for the other
 
 
 class Undecoded(NamedTuple):
-    """What there is of a tower's B utterances before the beam search: tensors or values."""
+    """The results of a tower's B utterances before the beam search, as tensors or as values."""
 
     total_loss: Any  # float32 [B], CTC losses
     labels: Any  # int32 sparse [B, U]
     logits: Any  # float32 [T, B, n_character]
     seq_len: Any  # int32 [B], time steps
-    count: Any  # int32 scalar: how many of the B count; 0 in a tower that had none left
+    count: Any  # int32 scalar, utterances that count; 0 in a tower that got none
 
 
 class Decoded(NamedTuple):
-    """What a report needs of a tower's B utterances: tensors or values."""
+    """The results of a tower's B utterances after the beam search, as tensors or as values."""
 
     total_loss: Any  # float32 [B], CTC losses
     distance: Any  # float32 [B], edit distance over the number of labels
@@ -32,7 +32,7 @@ class Decoded(NamedTuple):
 
 
 def undecoded(towers) -> list[Undecoded]:
-    """Picks what there is before the beam search, to fetch it or to feed it to the search.
+    """Returns the tensors before the beam search, to fetch them or to feed them to the search.
 
     Args:
       towers: handles.TowerResult of each tower.
@@ -41,7 +41,7 @@ def undecoded(towers) -> list[Undecoded]:
 
 
 class Decoding:
-    """Searches the batches of a pass in a thread, as only the report at its end needs the texts.
+    """Decodes the batches of a pass in a thread, as only the report at its end needs the texts.
 
     Args:
       session: tf.Session with the thread pools TRAINING_POOL and DECODING_POOL.
@@ -71,16 +71,17 @@ class Decoding:
 
     @property
     def results(self) -> reports.Results:
-        """The Results of all batches, in their order, once the pass is over."""
+        """Returns the Results of all batches, in their order, once the pass is over."""
         return reports.join_results(self._parts)
 
     def add(self, towers: list[Undecoded]) -> None:
-        """Takes over the values that a step gave, one Undecoded a tower."""
+        """Queues the values of a step for the beam search, one Undecoded for each tower."""
         self._pending.append(self._thread.submit(self._search, towers))
         while len(self._pending) > MAX_UNDECODED or (self._pending and self._pending[0].done()):
             self._collect()
 
     def _search(self, towers):
+        """Decodes the batch of a step, an Undecoded for each tower; returns a Decoded for each."""
         feed = {}
         for tensors, values in zip(self._inputs, towers):
             feed.update(zip(tensors, values))
@@ -89,6 +90,7 @@ class Decoding:
         )
 
     def _collect(self):
+        """Waits for the oldest batch and keeps its Results."""
         self._parts.append(
             reports.collect_results(self._pending.popleft().result(), self._alphabet)
         )

@@ -1,4 +1,4 @@
-"""The folder of exported models: versions 1, 2, 3, ..., complete when they appear."""
+"""The folder of exported models: versions 1, 2, 3, ..., each complete as soon as it appears."""
 
 import contextlib
 import errno
@@ -13,7 +13,7 @@ class Version:
 
     Attributes:
       unfinished: folder to write the model into.
-      path: folder of the version once it is complete, else None.
+      path: folder of the version once it is complete, before that None.
     """
 
     def __init__(self, unfinished: str):
@@ -23,17 +23,17 @@ class Version:
 
 @contextlib.contextmanager
 def new_version(export_dir: str, remove_older: bool):
-    """Gives what is written within the block the next free whole number as its name.
+    """Turns the folder that the block writes into a version, named with the next free whole number.
 
-    Another run may take the same number meanwhile; then the next one is taken.
+    If another run takes this number meanwhile, the next one is used.
 
     Args:
       export_dir: folder of the versions.
-      remove_older: whether the versions before it are removed afterwards.
+      remove_older: whether the older versions are removed afterwards.
     Yields:
       Version.
     Raises:
-      OSError.
+      OSError: the version cannot be written.
     """
     version = Version(os.path.join(export_dir, '.unfinished-%d' % os.getpid()))
     shutil.rmtree(version.unfinished, ignore_errors=True)

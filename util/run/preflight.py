@@ -1,4 +1,4 @@
-"""Checks before the first step, for what would otherwise fail after hours."""
+"""Checks before the first step for problems that would otherwise end a run after hours."""
 
 import logging
 
@@ -15,7 +15,8 @@ def check(config, data_sets) -> None:
       config: Config.
       data_sets: DataSets.
     Raises:
-      ConfigError, DataError.
+      ConfigError: this machine lacks a GPU that a setting needs, or a folder cannot be written.
+      DataError: the training set, or a dev set that a setting needs, is empty.
     """
     if config.use_warpctc and not gpu.get_available_gpus():
         raise errors.ConfigError(

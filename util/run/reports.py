@@ -1,4 +1,4 @@
-"""What a pass over a data set came to: its figures, the WER report, the lines of the log."""
+"""The results of a pass over a data set: its figures, the WER report, the lines of the log."""
 
 import logging
 import time
@@ -11,7 +11,7 @@ log = logging.getLogger('DeepSpeech')
 
 
 class Results(NamedTuple):
-    """What was decoded of the utterances of a pass, in their order."""
+    """The decoded utterances of a pass, in their order."""
 
     sources: list[str]  # transcripts
     texts: list[str]  # decoded texts
@@ -31,21 +31,21 @@ class CorpusOutcome(NamedTuple):
 class Outcome(NamedTuple):
     """Figures of one pass over a data set."""
 
-    loss: float  # mean CTC loss of an utterance; NaN where there is none
+    loss: float  # mean CTC loss of an utterance; NaN if there is no utterance
     label_error_rate: float | None  # mean of the utterances' distances; None without decoding
     rates: text.ErrorRates | None  # None without decoding
     results: Results
-    seconds: float  # s, how long the pass took
-    audio_seconds: float  # s of audio
+    seconds: float  # s, duration of the pass
+    audio_seconds: float  # s, length of the audio
     waited: float  # s of the pass in which steps waited for the feeder
-    corpora: list[CorpusOutcome]  # one for each of several corpora
+    corpora: list[CorpusOutcome]  # one for each corpus; empty if there is only one
 
 
 # The notebook's report
 
 
 def print_wer_report(caption, wer, items):
-    """Prints the notebook's report: the WER, then items of (source, result, WER, loss)."""
+    """Logs the notebook's report: the WER, then items of (source, result, WER, loss)."""
     log.info('%s WER: %f', caption, wer)
     for source, result, item_wer, loss in items:
         log.info('-' * 80)
@@ -56,12 +56,12 @@ def print_wer_report(caption, wer, items):
 
 
 def calculate_and_print_wer_report(caption, results_tuple, report_count=10):
-    """Reports the WER of results, and of those with errors the ones with the lowest loss.
+    """Logs the WER of results, and those utterances with errors that have the lowest loss.
 
     Args:
       caption: text before the figures.
       results_tuple: Results.
-      report_count: utterances to print, ordered by their WER.
+      report_count: number of utterances to log, which are ordered by their WER.
     Returns:
       The WER over all words.
     Source: the notebook's function of that name.
@@ -77,12 +77,12 @@ def calculate_and_print_wer_report(caption, results_tuple, report_count=10):
 
 
 def collect_results(returns, alphabet) -> Results:
-    """Makes texts of what the towers of one step decoded.
+    """Converts the decoded labels of one step to texts.
 
     Args:
       returns: decoding.Decoded of each tower, as values; a tower without utterances adds nothing.
       alphabet: text.Alphabet.
-    Source: the notebook's function of that name, which filled lists that it was given.
+    Source: the notebook's function of that name, which filled lists that were passed to it.
     """
     return join_results(
         [
@@ -112,7 +112,7 @@ def join_results(parts: list[Results]) -> Results:
 
 
 class Tally:
-    """Adds up what the steps of a pass come to.
+    """Adds up the figures of the steps of a pass.
 
     Args:
       feed: the Feeder of the pass; its `waited` is read.
@@ -131,16 +131,16 @@ class Tally:
 
     @property
     def loss(self) -> float:
-        """Mean CTC loss of an utterance so far; NaN where there was none."""
+        """Returns the mean CTC loss of an utterance so far; NaN if there was no utterance."""
         return self._loss / len(self._corpora) if self._corpora else float('nan')
 
     def outcome(self, results: Results, loss: float | None = None, by_corpus=True) -> Outcome:
         """Returns the Outcome of the pass.
 
         Args:
-          results: what was decoded of it; empty where nothing was.
-          loss: mean CTC loss of an utterance; None: the Tally's own.
-          by_corpus: whether several corpora are told apart.
+          results: the decoded utterances; empty if nothing was decoded.
+          loss: mean CTC loss of an utterance; None: that of the Tally.
+          by_corpus: whether to add the figures of each corpus, if there are several.
         """
         label_error_rate = rates = None
         if results.sources:
@@ -182,7 +182,7 @@ def _by_corpus(results, corpora):
 
 
 def report(caption: str, outcome: Outcome, report_count: int) -> None:
-    """Prints the WER report of a pass that was decoded."""
+    """Logs the WER report of a pass, if it was decoded."""
     if outcome.rates and outcome.label_error_rate is not None:
         title = '%s loss=%.9f label_error_rate=%.9f CER: %f' % (
             caption,
@@ -194,7 +194,7 @@ def report(caption: str, outcome: Outcome, report_count: int) -> None:
 
 
 def figures(outcome: Outcome) -> str:
-    """Returns 'loss 1.234500, WER 8.42% [77/914: 5 ins, 12 del, 60 sub]'."""
+    """Returns the figures as text: 'loss 1.234500, WER 8.42% [77/914: 5 ins, 12 del, 60 sub]'."""
     words = 'loss %.6f' % outcome.loss
     if outcome.rates:
         rates = outcome.rates
@@ -211,19 +211,19 @@ def figures(outcome: Outcome) -> str:
 
 
 def corpus_figures(corpus: CorpusOutcome) -> str:
-    """Returns 'fsdd loss 1.234500, WER 8.42%'."""
+    """Returns the figures of a corpus as text: 'fsdd loss 1.234500, WER 8.42%'."""
     return '%s loss %.6f, WER %.2f%%' % (corpus.name, corpus.loss, 100 * corpus.rates.wer)
 
 
 def epoch_line(
     epoch: int, n_epochs: int, train: Outcome, dev: Outcome | None, learning_rate: float | None
 ) -> str:
-    """Returns the line of a finished epoch.
+    """Returns the log's line on a finished epoch.
 
     Args:
-      epoch, n_epochs: the epoch's number, from 1, and how many there are.
-      train, dev: the outcomes; dev is None where no validation was due.
-      learning_rate: of its last step; None where it never changes.
+      epoch, n_epochs: the epoch's number, from 1, and the number of epochs.
+      train, dev: the outcomes; dev is None if no validation was due.
+      learning_rate: learning rate of its last step; None if it never changes.
     """
     parts = ['train ' + figures(train)]
     if dev:
@@ -262,7 +262,7 @@ def log_shapes(set_name: str, step, shapes) -> None:
 
 
 def log_stage(config, state: schedule.State, n_utterances: int, n_all: int) -> None:
-    """Logs what a stage trains on, where there are several."""
+    """Logs which utterances a stage trains on, if there are several stages."""
     length, n_stages = config.stages[state.stage], len(config.stages)
     if n_stages > 1:
         log.info(
@@ -276,7 +276,7 @@ def log_stage(config, state: schedule.State, n_utterances: int, n_all: int) -> N
 
 
 def log_worse(config, state: schedule.State, dev_loss: float) -> None:
-    """Logs what follows from a dev loss that is no better, where something does."""
+    """Logs the consequences of a dev loss that is not better than the best, if there are any."""
     consequences = []
     if config.num_tries:
         consequences.append('patience %d of %d used up' % (state.bad_validations, config.num_tries))
@@ -292,7 +292,7 @@ def log_worse(config, state: schedule.State, dev_loss: float) -> None:
 
 
 def log_stopped(config, state: schedule.State) -> None:
-    """Logs where the plateau has ended a stage before its last epoch."""
+    """Logs that a stage ended before its last epoch, if its patience was used up."""
     if schedule.stopped(config, state) and state.epoch < schedule.last_epoch(config, state):
         log.info(
             '%s after epoch %d: the patience of %d validations is used up',
@@ -303,7 +303,7 @@ def log_stopped(config, state: schedule.State) -> None:
 
 
 def not_finite(loss: float, state: schedule.State, step, learning_rate: float) -> str:
-    """Returns the message of a loss that is not a finite number.
+    """Returns the message for a loss that is not a finite number.
 
     Args:
       step: records.Step that had it.
@@ -324,11 +324,11 @@ def not_finite(loss: float, state: schedule.State, step, learning_rate: float) -
 def log_summary(
     config, run_dir: str, weights: str, test: Outcome | None, exported: str | None
 ) -> None:
-    """Logs the last lines of a run: the result and where everything is.
+    """Logs the last lines of a run: the result and the places of its files.
 
     Args:
       run_dir: folder of the logs.
-      weights: what was tested, in words.
+      weights: description of the weights that were tested.
       exported: path of the exported model, or None.
     """
     if test and test.rates:

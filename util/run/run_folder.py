@@ -1,4 +1,4 @@
-"""The folder that a run leaves behind: its name, and hyper.json with settings and results."""
+"""The folder of a run's logs: its name, and hyper.json with settings and results."""
 
 import dataclasses
 import datetime
@@ -13,7 +13,7 @@ from util import config as settings, files, log as run_log
 log = logging.getLogger(__name__)
 
 RUN_DIR_FORMAT = '%Y%m%d-%H%M%S'
-GIT_LIMIT_S = 10  # s, after which git is given up
+GIT_LIMIT_S = 10  # s, time limit for git
 RESULTS = (
     'last_train_wer',
     'last_train_loss',
@@ -49,8 +49,9 @@ def git_revision() -> tuple[str | None, str | None]:
 
 
 def _git(*arguments):
+    """Returns the output of a git command in the project's repository, or None if it fails."""
     try:
-        # with --git-dir, as git would else go up and find somebody else's repository
+        # with --git-dir, as git would otherwise find a repository in a folder above this one
         done = subprocess.run(
             ['git', '--git-dir', os.path.join(settings.PROJECT_DIR, '.git'), *arguments],
             check=True,
@@ -98,10 +99,10 @@ class RunRecord:
             'total_batches_test': data_sets.test.total_batches,
             'data_set': {'name': config.importer},
         }
-        self._results: dict[str, float | None] = dict.fromkeys(RESULTS)  # None: there is none
+        self._results: dict[str, float | None] = dict.fromkeys(RESULTS)  # None: no result
 
     def add(self, name: str, outcome) -> None:
-        """Takes over the figures of a reports.Outcome, or none of None.
+        """Adds the figures of a reports.Outcome; None adds nothing.
 
         Args:
           name: 'last_train', 'last_validation' or 'test'.

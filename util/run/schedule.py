@@ -1,7 +1,7 @@
-"""How a run goes on: stages, epochs, learning rate, plateau.
+"""The schedule of a run: stages, epochs, learning rate, patience.
 
-All are functions of the settings and of the State, which is part of every checkpoint, so that a
-resumed run does what the run would have done.
+All functions depend only on the settings and the State, which is part of every checkpoint, so that
+a resumed run does the same as an uninterrupted one.
 """
 
 import math
@@ -9,43 +9,43 @@ from typing import NamedTuple
 
 
 class State(NamedTuple):
-    """What a checkpoint knows of the run besides the weights."""
+    """The state of a run, which a checkpoint holds besides the weights and the optimizer."""
 
-    epoch: int  # epochs that are done
-    epoch_step: int  # steps that are done of the epoch after them
-    epoch_done: int  # utterances of these steps
+    epoch: int  # number of epochs that are done
+    epoch_step: int  # number of steps that are done of the next epoch
+    epoch_done: int  # number of utterances of these steps
     epoch_loss: float  # sum of the CTC losses of these utterances
-    order: int  # checksum of that epoch's order
+    order: int  # checksum of the order of the utterances in this epoch
     validated: int  # last epoch whose validation is done, or was not due
     best_dev_loss: float  # lowest dev loss; infinite before the first validation
-    best_epoch: int  # epoch that had it
+    best_epoch: int  # epoch with the lowest dev loss
     bad_validations: int  # validations that have used up patience, see `after_validation`
-    lr_factor: float  # factor of the learning rate that the plateau has made
+    lr_factor: float  # factor of the learning rate, see `after_validation`
     stage: int  # stage of the training, from 0
-    stage_start: int  # epochs that were done when it began
+    stage_start: int  # number of epochs that were done when the stage began
 
 
 INITIAL_STATE = State(0, 0, 0, 0.0, 0, 0, math.inf, 0, 0, 1.0, 0, 0)
 
-# Fields whose variable has another name in checkpoints, that of version 0.1
+# Fields whose variables keep another name in checkpoints, the one of version 0.1
 VARIABLE_NAMES = {'bad_validations': 'tries'}
 
 
 def last_epoch(config, state: State) -> int:
-    """Returns the epoch with which the stage ends unless the plateau ends it before."""
+    """Returns the last epoch of the stage, unless the stage ends early."""
     return state.stage_start + config.training_iters
 
 
 def n_epochs(config, state: State) -> int:
-    """Returns the epochs of the run in all, if no stage is stopped from now on."""
+    """Returns the number of epochs of the whole run, if no further stage ends early."""
     return (
         last_epoch(config, state) + (len(config.stages) - 1 - state.stage) * config.training_iters
     )
 
 
 def due(every: int, epoch: int, config, state: State) -> bool:
-    """Tells whether what happens every so many epochs, and after the last epoch of a stage,
-    happens after this one."""
+    """Tells whether something is due after this epoch, if it is due every `every` epochs and after
+    the last epoch of a stage; it is never due if `every` is 0."""
     return every > 0 and (epoch % every == 0 or epoch == last_epoch(config, state))
 
 
@@ -60,7 +60,7 @@ def is_best(state: State) -> bool:
 
 
 def stopped(config, state: State) -> bool:
-    """Tells whether the plateau ends the stage: the patience is used up."""
+    """Tells whether the stage ends early because the patience is used up."""
     return 0 < config.num_tries <= state.bad_validations
 
 
@@ -70,7 +70,7 @@ def stage_done(config, state: State) -> bool:
 
 
 def next_stage(config, state: State) -> State | None:
-    """Returns the State with which the next stage begins; None after the last one."""
+    """Returns the State at the start of the next stage; None after the last one."""
     if state.stage + 1 >= len(config.stages):
         return None
     return state._replace(
@@ -87,11 +87,11 @@ def next_stage(config, state: State) -> State | None:
 def learning_rate(config, state: State, n_steps: int) -> float:
     """Returns the learning rate of the next step.
 
-    It is ds_learning_rate * ds_learning_rate_decay^p * the factor of the plateau, p being the
-    share of the run that is done.
+    It is ds_learning_rate * ds_learning_rate_decay^p * lr_factor, where p is the share of the run
+    that is done.
 
     Args:
-      n_steps: steps of an epoch.
+      n_steps: number of steps of an epoch.
     """
     epochs = (
         state.stage * config.training_iters
@@ -125,8 +125,8 @@ def after_epoch(state: State) -> State:
 def after_validation(config, state: State, dev_loss: float) -> State:
     """Returns the State after a validation.
 
-    A lower dev loss is the best from now on. Another one uses up patience and lowers the learning
-    rate.
+    A dev loss below the lowest one so far takes its place. Any other dev loss uses up patience and
+    lowers the learning rate.
     """
     state = state._replace(validated=state.epoch)
     if dev_loss < state.best_dev_loss:

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM."""
+"""Handles Ctrl-C and SIGTERM."""
 
 import contextlib
 import logging
@@ -10,12 +10,12 @@ log = logging.getLogger(__name__)
 
 
 class StopRequest:
-    """Takes Ctrl-C and SIGTERM: they end a run at once, but training only at the next step, so
-    that what was learned can be saved.
+    """Handles Ctrl-C and SIGTERM: they end a run at once, but training only after the current
+    step, so that a checkpoint can be saved.
 
     Attributes:
-      wanted: whether an end was asked for.
-      outcome: what to tell the user where a run ends at once.
+      wanted: whether the user asked the run to stop.
+      outcome: what to tell the user if a run ends at once.
     """
 
     def __init__(self):
@@ -25,7 +25,7 @@ class StopRequest:
 
     @contextlib.contextmanager
     def installed(self):
-        """Takes over both signals while the block runs."""
+        """Handles both signals while the block runs."""
         before = {
             number: signal.signal(number, self._receive)
             for number in (signal.SIGINT, signal.SIGTERM)
@@ -46,15 +46,17 @@ class StopRequest:
             self._deferred = False
 
     def _receive(self, number, frame):
+        """Handles a signal: ends the run, or sets `wanted` if that is deferred."""
         del frame
         if self.wanted or not self._deferred:
             raise errors.Interrupted(self.outcome)
         self.wanted = True
         log.warning(
-            '%s: stopping after this step; once more to stop at once', signal.Signals(number).name
+            '%s: stopping after this step; a second signal stops at once',
+            signal.Signals(number).name,
         )
 
     def check(self):
-        """Raises StopWanted where an end was asked for."""
+        """Raises StopWanted if the user asked the run to stop."""
         if self.wanted:
             raise errors.StopWanted(self.outcome)

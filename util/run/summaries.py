@@ -1,4 +1,4 @@
-"""What goes to TensorBoard: event files for the training, dev and test sets."""
+"""Event files for TensorBoard, for the training, dev and test sets."""
 
 import contextlib
 import os
@@ -18,7 +18,7 @@ class EventFiles:
       data_sets: data_sets.DataSets.
       every: ds_summary_steps.
     Raises:
-      LogError, also of the methods: the files cannot be written.
+      LogError: the files cannot be written. The methods raise it, too.
     """
 
     def __init__(self, run_dir, graph, data_sets, every: int):
@@ -33,7 +33,7 @@ class EventFiles:
 
     @contextlib.contextmanager
     def _writing(self, folder=None):
-        """Turns failures of the block into one line."""
+        """Turns an error of the block into a LogError of one line."""
         try:
             yield
         except (RuntimeError, OSError, tf.errors.OpError) as error:
@@ -43,11 +43,11 @@ class EventFiles:
             ) from None
 
     def write_update(self, update, epoch: int, trace=None) -> None:
-        """Writes what an update gave, where summaries are due.
+        """Writes the results of an update that are due.
 
         Args:
           update: handles.UpdateResult.
-          epoch: its epoch, from 1.
+          epoch: epoch of the update, from 1.
           trace: tf.RunMetadata of the step, or None.
         """
         writer, number = self._writers['train'], int(update.number)
@@ -68,7 +68,7 @@ class EventFiles:
 
         Args:
           set_name: 'train', 'dev' or 'test'.
-          step: updates that were done.
+          step: number of updates made so far.
           outcome: reports.Outcome.
           scalars: more values to write.
         """
@@ -92,6 +92,7 @@ class EventFiles:
             self._writers[set_name].flush()
 
     def _write_scalars(self, set_name, step, **scalars):
+        """Writes scalars, {tag: number}, to the event file of a data set."""
         writer = self._writers[set_name]
         with self._writing(writer.get_logdir()):
             writer.add_summary(
@@ -105,7 +106,7 @@ class EventFiles:
             )
 
     def close(self) -> None:
-        """Writes what is left."""
+        """Writes the remaining events and closes the files."""
         for writer in self._writers.values():
             with self._writing(writer.get_logdir()):
                 writer.close()

@@ -5,8 +5,8 @@ The model's classes have to be in the order of `ds_alphabet`, with the blank las
 file needs PyTorch, which this project does not otherwise use; .npz files with PyTorch's names are
 read without it.
 
-PyTorch's layer 4 has weights of its own for each direction, whereas the paper's directions share
-them: a model can be used where the two directions have the same weights. PyTorch does not clip
+PyTorch's layer 4 has separate input weights and biases for each direction, whereas the paper's
+directions share them: a model can be used if both directions have the same. PyTorch does not clip
 that layer either, which makes a difference only above `ds_relu_clip`.
 """
 
@@ -16,12 +16,12 @@ import numpy as np
 
 from util import errors, files
 
-# Our number of a dense layer, torchaudio's name of it. Matrices are [n_in, units] in this project
+# (number of a dense layer here, its name in torchaudio). Matrices are [n_in, units] in this project
 # and [units, n_in] in PyTorch.
 DENSE = (('1', 'fc1.fc'), ('2', 'fc2.fc'), ('3', 'fc3.fc'), ('5', 'fc4.fc'), ('6', 'out'))
 LAYER_4 = 'bi_rnn.'
 BACKWARD = '_reverse'
-PREFIXES = ('param/', 'module.')  # of our own .npz files, of torch.nn.DataParallel
+PREFIXES = ('param/', 'module.')  # of the names in the tests' .npz files, in DataParallel models
 
 
 def is_torch(weights: Mapping[str, np.ndarray]) -> bool:
@@ -37,8 +37,8 @@ def from_torch(weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     Returns:
       {name of a variable of BiRNN: float32 array}; matrices are [n_in, units], biases [units].
     Raises:
-      WeightsError: a weight is missing, or the two directions of layer 4 differ where the paper's
-        share their weights.
+      WeightsError: a weight is missing, or the two directions of layer 4 differ in weights that
+        the paper's directions share.
     Source: torchaudio.models.DeepSpeech for the names; Hannun et al., arXiv:1412.5567, section 2,
       for the weights that both directions share.
     """

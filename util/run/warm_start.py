@@ -1,7 +1,7 @@
 """Starts a run from the weights of another model (`ds_init_from`).
 
-Weights that have the name and the shape of one of this network are loaded. A table in the log says
-of every weight, here and there, whether it was loaded and why not.
+A weight is loaded if this network has a weight of the same name and shape. A table in the log says
+for every weight of both models whether it was loaded, and if not, why.
 """
 
 import logging
@@ -24,13 +24,13 @@ def load(session: tf.Session, path: str, variables: Sequence[tf.Variable]) -> li
 
     Args:
       session: session of the graph that holds the variables.
-      path: what to load, as `read` takes it.
+      path: as in `read`.
       variables: the variables to load.
     Returns:
       The names of the variables that were not loaded.
     Raises:
-      CheckpointError: there are no weights, none of them fits, or one that fits does not hold
-        finite numbers.
+      CheckpointError: there are no weights, none of them fits, or one that fits has values that are
+        not finite.
     """
     weights = read(path)
     rows, fitting = compare({v.op.name: v.shape.as_list() for v in variables}, weights)
@@ -40,7 +40,8 @@ def load(session: tf.Session, path: str, variables: Sequence[tf.Variable]) -> li
         log.info('  %s', '  '.join(cell.ljust(w) for cell, w in zip(row, widths)).rstrip())
     if not fitting:
         raise errors.CheckpointError(
-            'ds_init_from: no weight of %s has name and shape of one of this network' % path
+            'ds_init_from: no weight of %s has the name and shape of a weight of this network'
+            % path
         )
     for name in fitting:
         if weights[name].dtype.kind not in 'fiu' or not np.isfinite(weights[name]).all():
@@ -48,7 +49,7 @@ def load(session: tf.Session, path: str, variables: Sequence[tf.Variable]) -> li
                 'ds_init_from: %s of %s must hold finite numbers' % (name, path)
             )
     chosen = [v for v in variables if v.op.name in fitting]
-    # The values are fed for the initial values' tensors, so that the graph does not grow.
+    # The values are fed in place of the initial values, so that the graph does not grow.
     session.run(
         [v.initializer for v in chosen], {v.initial_value: weights[v.op.name] for v in chosen}
     )
@@ -64,8 +65,8 @@ def compare(
       shapes: {name of a variable: its shape as a list}.
       weights: {name: array}.
     Returns:
-      (rows of the table, its head first: name, shape here, shape there, what becomes of the
-      weight; names of the weights to load).
+      (rows of the table, header first: name, shape here, shape there, outcome; names of the
+      weights to load).
     """
     rows, fitting = [('weight', 'here', 'there', '')], []
     for name in [*shapes, *sorted(set(weights) - set(shapes))]:
@@ -114,8 +115,8 @@ def read(path: str) -> dict[str, np.ndarray]:
     )
     if problem:
         raise errors.CheckpointError(
-            'ds_init_from: %s must be a checkpoint, a folder of some or '
-            'an .npz file, but: %s' % (path, problem)
+            'ds_init_from: %s must be a checkpoint, a folder of checkpoints '
+            'or an .npz file, but: %s' % (path, problem)
         )
     reader = tf.train.load_checkpoint(path)
     return {name: reader.get_tensor(there) for name, there in checkpoint_files.weights_in(reader)}

@@ -1,11 +1,11 @@
-"""Measures the trainer on this machine, beside its alternatives.
+"""Measures the trainer on this machine and compares it with its alternatives.
 
     python -m util.tools.benchmark [--json FILE] [--picture FILE]
 
 measures training steps (forward, CTC, backward, Adam) of the notebook's network in several sizes:
-with our LSTM, with BlockLSTM and, where PyTorch is installed, of the same network in PyTorch. The
-paper's network (`ds_rnn=vanilla`) is measured against torch.nn.RNN. The beam search, feeding, the
-start of a run and the latency of an exported model follow.
+with this project's LSTM, with BlockLSTM and, if PyTorch is installed, of the same network in
+PyTorch. The paper's network (`ds_rnn=vanilla`) is measured against torch.nn.RNN. The beam search,
+feeding, the start of a run and the latency of an exported model follow.
 
 Each measurement runs in a process of its own, one after the other, and reports its fastest
 repetition. All of it takes some ten minutes on two cores, which should have nothing else to do.
@@ -25,7 +25,7 @@ from util import errors, files, log as run_log
 from util.tools import benchmark_measurements as measurements, benchmark_report as report
 from util.tools.benchmark_measurements import LONG, MAIN, SHORT, SIZES, SMALL, VANILLA_SIZES
 
-ROUNDS = {MAIN: 3}  # times that a size is measured, of which the fastest counts; of others 1
+ROUNDS = {MAIN: 3}  # times that a size is measured, others once; the fastest counts
 
 
 def main(arguments: list[str]) -> int:
@@ -53,7 +53,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _report(figures, options):
-    """Prints the figures, and writes and draws them where the options say so."""
+    """Prints the figures, and writes and draws them if the options say so."""
     print(report.table(figures))
     if options.json:
         try:
@@ -67,7 +67,7 @@ def _report(figures, options):
 
 
 def measure_all() -> dict:
-    """Returns all figures, as the JSON file has them."""
+    """Makes all measurements and returns the figures that the JSON file holds."""
     figures: dict = {'cores': os.cpu_count(), 'peak_gflops': measure('peak'), 'steps': []}
     torch = ['torch'] * _has_torch()
     for size in (*SIZES, SMALL, SHORT, LONG):
@@ -75,7 +75,7 @@ def measure_all() -> dict:
         if size in VANILLA_SIZES:
             chosen += ['vanilla'] + ['torch vanilla'] * len(torch)
         rounds = [
-            [measure('step', name, *size) for name in chosen]  # by turns
+            [measure('step', name, *size) for name in chosen]  # in turn, so that all fare alike
             for _ in range(ROUNDS.get(size, 1))
         ]
         for results in zip(*rounds):

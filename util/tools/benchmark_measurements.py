@@ -28,8 +28,8 @@ SIZES = (MAIN, Size(494, 64, 300), Size(128, 16, 300), Size(1024, 16, 100), Size
 VANILLA_SIZES = (MAIN, *SIZES[2:])  # of the paper's network
 LONG, SHORT = Size(494, 16, 800), Size(494, 16, 100)  # eight times the time steps
 SMALL = Size(494, 8, 300)  # an eighth of the batch of SIZES[1]
-REPEATED_FLOP = 1.5e12  # a measurement is repeated until it has made so many operations,
-MIN_TIMES, MAX_TIMES = 4, 100  # but no less and no more often than this
+REPEATED_FLOP = 1.5e12  # operations for which a measurement is repeated
+MIN_TIMES, MAX_TIMES = 4, 100  # limits of the number of repetitions
 N_CONTEXT, N_INPUT, N_CHARACTER = 9, 26, 29
 N_FEATURES = N_INPUT * (2 * N_CONTEXT + 1)
 FRAMES_A_SECOND = 100  # of audio
@@ -41,8 +41,8 @@ EXPORT_SECONDS = (1, 5, 15)  # lengths of the utterances that an exported model 
 def step_flop(size: Size, vanilla: bool = False) -> int:
     """Returns the floating-point operations of the matrix products of a training step.
 
-    They are twice the number of weights for each frame forward, and twice that backward, but for
-    the gradient of the input, which nothing needs.
+    Each frame takes two operations for each weight forward, and twice as many backward, except
+    that the gradient of the input is not needed.
 
     Args:
       size: geometry of the step.
@@ -60,7 +60,7 @@ def step_flop(size: Size, vanilla: bool = False) -> int:
 def _fastest(run, flop):
     """Returns the seconds of the fastest of several calls of `run`, which makes `flop` operations.
 
-    A first call, which sets things up, does not count.
+    The first call, which includes the preparations, does not count.
     """
     run()
     times = []
@@ -72,12 +72,12 @@ def _fastest(run, flop):
 
 
 def _peak_memory_mb():
-    """Returns the largest memory that this process has had so far, in MB."""
+    """Returns the peak memory of this process so far, in MB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def _memory_mb():
-    """Returns the memory that this process has now, in MB."""
+    """Returns the memory that this process uses now, in MB."""
     with open('/proc/self/statm', encoding='ascii') as file:
         return int(file.read().split()[1]) * os.sysconf('SC_PAGE_SIZE') / 2**20
 
@@ -224,8 +224,8 @@ def _torch_step(size, vanilla):
 
 
 def measure_decoding() -> dict:
-    """Measures the beam search of a batch of MAIN's size, by our decode and by TensorFlow's one
-    operation.
+    """Measures the beam search of a batch of MAIN's size, by `DeepSpeech.decode` and by
+    TensorFlow's single operation.
 
     Returns:
       The seconds of both, whether their labels are identical, and the seconds of audio decoded.

@@ -1,4 +1,4 @@
-"""What the benchmark makes of its figures: ratios, a table, a picture."""
+"""Presents the figures of the benchmark: ratios, a table, a picture."""
 
 from util import errors
 from util.tools.benchmark_measurements import (
@@ -28,7 +28,7 @@ def _step(figures, size, implementation='own'):
 
 
 def ratios(figures: dict) -> dict[str, float]:
-    """Returns {what is compared: ratio}; below 1 ours is faster or smaller."""
+    """Returns {comparison: ratio}; below 1, this project is faster or needs less memory."""
     main, found = _step(figures, MAIN), {}
     for size in SIZES:
         ours, other = _step(figures, size), _step(figures, size, 'torch')
@@ -125,8 +125,8 @@ def table(figures: dict) -> str:
 def draw(figures: dict, path: str) -> None:
     """Draws the steps of all sizes as bars into a picture file.
 
-    The height is the time relative to PyTorch's step of the same size, or to ours where PyTorch
-    was not measured.
+    The height is the time relative to PyTorch's step of the same size, or to this project's if
+    PyTorch was not measured.
 
     Raises:
       DeepSpeechError: the file cannot be written, or its ending names no format of pictures.

@@ -5,8 +5,8 @@
 takes the settings of a training run from the environment. For each set it prints the hours, the
 number of utterances, their lengths and the sample rates; then the excluded utterances by reason,
 the characters outside the alphabet, and the transcripts that occur both in training and in the
-test. With a file name it also draws a histogram of the lengths. The exit status is 0 where training
-could start, else 1.
+test. With a file name it also draws a histogram of the lengths. The exit status is 0 if training
+could start, otherwise 1.
 """
 
 import argparse

@@ -53,10 +53,10 @@ def main(arguments: list[str]) -> int:
 
 
 def _save(path, weights):
-    """Writes weights, {name: array}, beside their place and renames the file.
+    """Writes weights, {name: array}, to a temporary file and renames it.
 
     Raises:
-      WeightsError: the file cannot be written; one that was there before is still whole.
+      WeightsError: the file cannot be written; an earlier file of this name is left as it was.
     """
     temporary = '%s.%d.tmp.npz' % (path, os.getpid())
     try:
@@ -67,7 +67,7 @@ def _save(path, weights):
             '%s cannot be written: %s' % (path, error.strerror or error)
         ) from None
     finally:
-        with contextlib.suppress(OSError):  # the file is there only where renaming failed
+        with contextlib.suppress(OSError):  # the file exists only if the renaming failed
             os.remove(temporary)
 
 
