@@ -15,18 +15,17 @@ import datetime
 import json
 import logging
 import math
-import os
 import sys
 from typing import Any, NamedTuple
 
 import util
-from util import config as settings, errors, files, gpu, importers, log as run_log, records
+from util import config as settings, errors, gpu, importers, log as run_log, records
 from util import text, website
 from util.feeding import feeder
-from util.graph import gradients, handles, layers, rnn
+from util.graph import gradients, handles, layers, rnn, serving
 from util.graph.layers import Dropout
 from util.run import checkpoint_files, checkpoints, decoding, reports, run_folder, schedule
-from util.run import export_folder, preflight, signals, summaries
+from util.run import description, export_folder, preflight, signals, summaries, warmup
 from util.run.reports import (  # noqa: F401 - names of the notebook
     calculate_and_print_wer_report,
     collect_results,
@@ -206,23 +205,28 @@ def _ctc_loss(logits, labels, seq_len, accelerated):
 
 
 def decode(logits, seq_len, beam_width):
+    """Finds the best path of each utterance by `beam_search`; int64 sparse [B, .]."""
+    return beam_search(logits, seq_len, beam_width)[0]
+
+
+def beam_search(logits, seq_len, beam_width):
     """Finds the best path of each utterance by a beam search.
 
-    Each utterance is searched by itself, so that all cores are used; TensorFlow's operation
-    searches a batch on one core. merge_repeated must be off, as it would merge repeated characters
-    a second time ("all" would become "al").
+    Each utterance is searched by itself, so that all cores have work; the operation searches a
+    batch on one. merge_repeated stays off: on, it would merge "all" to "al" a second time.
 
     Args:
       logits: float32 [T, B, n_character].
-      seq_len: int32 [B].
-      beam_width: number of paths that the search keeps.
+      seq_len: int32 [B], time steps.
+      beam_width: number of paths to follow.
     Returns:
-      int64 sparse [B, .]: the labels of each utterance's best path.
+      (int64 sparse [B, .], the labels of the paths; float32 [B], the natural logarithms of their
+      probabilities).
     """
     seq_len = tf.convert_to_tensor(seq_len)
 
-    def search(b, labels, lengths):
-        decoded, _ = tf.nn.ctc_beam_search_decoder(
+    def search(b, labels, lengths, scores):
+        decoded, score = tf.nn.ctc_beam_search_decoder(
             logits[:, b : b + 1],
             seq_len[b : b + 1],
             beam_width=beam_width,
@@ -230,24 +234,27 @@ def decode(logits, seq_len, beam_width):
             merge_repeated=False,
         )
         path = decoded[0].values
-        return b + 1, labels.write(b, path), lengths.write(b, tf.size(path))
+        written = (
+            labels.write(b, path),
+            lengths.write(b, tf.size(path)),
+            scores.write(b, score[0, 0]),
+        )
+        return b + 1, *written
 
-    with tf.device('/cpu:0'):  # the operation has no GPU kernel
+    with tf.device('/cpu:0'):  # there is no beam search elsewhere
         batch_size = tf.shape(seq_len)[0]
-        labels = tf.TensorArray(tf.int64, batch_size, infer_shape=False, element_shape=[None])
-        lengths = tf.TensorArray(tf.int32, batch_size, element_shape=[])
-        _, labels, lengths = tf.while_loop(
-            lambda b, *_: b < batch_size,
-            search,
-            (0, labels, lengths),
-            parallel_iterations=MAX_SEARCHES,
+        arrays = (
+            tf.TensorArray(tf.int64, batch_size, infer_shape=False, element_shape=[None]),
+            tf.TensorArray(tf.int32, batch_size, element_shape=[]),
+            tf.TensorArray(tf.float32, batch_size, element_shape=[]),
+        )
+        _, labels, lengths, scores = tf.while_loop(
+            lambda b, *_: b < batch_size, search, (0, *arrays), parallel_iterations=MAX_SEARCHES
         )
         lengths = lengths.stack()
-        return tf.SparseTensor(
-            tf.where(tf.sequence_mask(lengths)),
-            labels.concat(),
-            tf.cast(tf.stack([batch_size, tf.reduce_max(lengths)]), tf.int64),
-        )
+        shape = tf.cast(tf.stack([batch_size, tf.reduce_max(lengths)]), tf.int64)
+        indices = tf.where(tf.sequence_mask(lengths))
+        return tf.SparseTensor(indices, labels.concat(), shape), scores.stack()
 
 
 # Towers and optimizer
@@ -429,12 +436,12 @@ def log_grads_and_vars(grads_and_vars):
 # The graphs
 
 
-def build_model(config, n_character, is_training, data_sets=None):
+def build_model(config, alphabet, is_training, data_sets=None):
     """Builds the graph that trains and evaluates, or the one that only runs the network.
 
     Args:
       config: Config.
-      n_character: number of classes, including the blank.
+      alphabet: text.Alphabet.
       is_training: True builds a graph with queues, loss, gradients and updates, in which the
         placeholders `selector` and `is_training` choose a data set and switch dropout. False
         builds a graph for an export, without any of these and without random operations.
@@ -445,11 +452,11 @@ def build_model(config, n_character, is_training, data_sets=None):
     """
     with tf.Graph().as_default() as graph, tf.device('/cpu:0'):
         if is_training:
-            return _training_model(graph, config, n_character, data_sets)
-        return _inference_model(graph, config, n_character)
+            return _training_model(graph, config, alphabet, data_sets)
+        return _inference_model(graph, config, alphabet)
 
 
-def _training_model(graph, config, n_character, data_sets):
+def _training_model(graph, config, alphabet, data_sets):
     """Builds the graph that trains and evaluates; returns its handles.Model."""
     # The order of these lines matters: an initial value depends on the seed and on the number of
     # operations that were created before.
@@ -468,7 +475,7 @@ def _training_model(graph, config, n_character, data_sets):
         batch,
         tower_devices(config),
         config=config,
-        n_character=n_character,
+        n_character=alphabet.n_character,
         dropout=dropout,
         optimizer=optimizer,
     )
@@ -479,6 +486,7 @@ def _training_model(graph, config, n_character, data_sets):
         )
     else:
         update, sums = _update(optimizer, averaged, avg_loss, global_step, config), None
+    _description_variable(config, alphabet)
     return handles.Model(
         graph=graph,
         queues=queues,
@@ -488,6 +496,7 @@ def _training_model(graph, config, n_character, data_sets):
         learning_rate=learning_rate,
         shapes=_shapes(batch, towers),
         towers=towers,
+        weights=tf.trainable_variables(),
         avg_loss=avg_loss,
         update=update,
         accumulation=sums,
@@ -579,17 +588,75 @@ def _state_variables():
     return handles.StateVariables(schedule.State(*variables), values, assign)
 
 
-def _inference_model(graph, config, n_character):
-    """Builds the graph of an export, float32 [B, T, F] -> int64 [1, B, .], the labels of the best
-    paths; returns its handles.InferenceModel."""
+def _description_variable(config, alphabet):
+    """Creates the string variable with which each checkpoint describes its model."""
+    start = tf.constant(description.to_json(description.describe(config, alphabet)))
+    tf.get_variable(
+        checkpoint_files.DESCRIPTION, trainable=False, dtype=tf.string, initializer=start
+    )
+
+
+def _inference_model(graph, config, alphabet):
+    """Builds the graph of an exported model: the network behind each kind of input.
+
+    The beam width is that of `config`.
+    """
+
+    def run_network(windows, seq_len):
+        getter = _without_random_initial_values
+        with tf.variable_scope('', reuse=tf.AUTO_REUSE, custom_getter=getter):
+            logits = BiRNN(
+                windows, seq_len, config=config, n_character=alphabet.n_character, is_training=False
+            )
+        paths, log_probabilities = beam_search(logits, seq_len, config.beam_width)
+        return logits, tf.sparse_tensor_to_dense(paths, default_value=-1), log_probabilities
+
+    def recognise(samples, lengths):
+        batch = cut_windows(serving.features(samples, lengths, config), config.n_context)
+        _, labels, log_probabilities = run_network(batch.features, batch.seq_len)
+        return {
+            'transcripts': serving.texts(labels, alphabet),
+            'log_probabilities': log_probabilities,
+        }
+
+    rate = config.sample_rate
     inputs = tf.placeholder(tf.float32, [None, None, config.n_features], 'input')
     whole = tf.fill([tf.shape(inputs)[0]], tf.shape(inputs)[1])
     length = tf.placeholder_with_default(whole, [None], 'input_length')
-    with tf.variable_scope('', custom_getter=_without_random_initial_values):
-        logits = BiRNN(inputs, length, config=config, n_character=n_character, is_training=False)
-    best = decode(logits, length, config.beam_width)
+    windows, seq_len = serving.checked_features(inputs, length)
+    logits, labels, log_probabilities = run_network(windows, seq_len)
+    outputs = {'outputs': labels[None]}
+
+    with tf.name_scope('audio'):
+        contents = tf.placeholder(tf.string, [None], 'audio_bytes')
+        decoded, n_decoded, seconds = serving.decode_wavs(contents, rate)
+        of_files = recognise(*serving.checked_samples(decoded, n_decoded, rate))
+    with tf.name_scope('waveform'):
+        samples = tf.placeholder(tf.float32, [None, None], 'samples')
+        n_samples = tf.placeholder(tf.int32, [None], 'sample_length')
+        of_samples = recognise(*serving.checked_samples(samples, n_samples, rate))
+        of_samples['seconds'] = tf.cast(n_samples, tf.float32) / rate
+    both = {'input': inputs, 'input_length': length}
+    signatures = {
+        tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY: ({'input': inputs}, outputs),
+        'with_length': (both, outputs),
+        'features': (
+            both,
+            {
+                'transcripts': serving.texts(labels, alphabet),
+                'log_probabilities': log_probabilities,
+                'labels': labels,
+            },
+        ),
+        'logits': (
+            both,
+            {'logits': tf.transpose(logits, [1, 0, 2]), 'output_length': tf.identity(seq_len)},
+        ),
+        'audio': ({'audio_bytes': contents}, {**of_files, 'seconds': seconds}),
+        'waveform': ({'samples': samples, 'sample_length': n_samples}, of_samples),
+    }
     return handles.InferenceModel(
-        graph, inputs, length, tf.sparse_tensor_to_dense(best, default_value=-1)[None]
+        graph, inputs, length, logits, labels, log_probabilities, signatures
     )
 
 
@@ -614,30 +681,36 @@ def _savers(config, global_step):
     return handles.Savers(newest, best, tf.train.Saver(kept))
 
 
-def export(config, n_character, weights):
+def export(config, alphabet, weights, model_description=None, example=None):
     """Exports a model for TensorFlow Serving.
 
     The version is the next free whole number in `config.export_dir`. The model is written
-    under another name and renamed once it is complete; only then does `remove_export` remove the
-    older versions.
-
-    Signatures: `serving_default` takes `input` float32 [batch, n_steps, n_features] and gives
-    `outputs` int64 [1, batch, labels], padded with -1; `with_length` also takes `input_length`
-    int32 [batch], for batches padded to one length.
+    under another name and renamed once it is complete; only then `remove_export` removes the
+    versions before it. util/README.md has a table of the signatures.
 
     Args:
       config: Config.
-      n_character: number of classes, including the blank.
-      weights: {name of a variable: float32 array}.
+      alphabet: text.Alphabet.
+      weights: {name of the variable: value}.
+      model_description: dict that JSON can hold, for assets.extra/model.json and for a constant of
+        the graph; None: that of description.describe.
+      example: float [n], samples at `config.sample_rate` in the range of 16-bit integers, for the
+        requests with which a server warms up; None: a second of silence.
     Returns:
       Path of the exported version.
     Raises:
       TrainingError: the model cannot be written.
     Source: the notebook's export, which had no lengths and padded with 0, the space's label.
     """
+    if config.rnn_impl == 'cudnn':  # the exported model runs everywhere
+        config = dataclasses.replace(config, rnn_impl='own')
+    config = dataclasses.replace(config, beam_width=config.export_beam_width)
+    model_description = model_description or description.describe(config, alphabet)
     try:
         with export_folder.new_version(config.export_dir, config.remove_export) as version:
-            _write_export(version.unfinished, config, n_character, weights)
+            _write_saved_model(version.unfinished, config, alphabet, weights, model_description)
+            requests = warmup.requests(config, example)
+            export_folder.write_extras(version.unfinished, model_description, requests)
         return version.path
     except (tf.errors.OpError, OSError) as error:
         raise errors.TrainingError(
@@ -645,29 +718,22 @@ def export(config, n_character, weights):
         ) from None
 
 
-def _write_export(path, config, n_character, weights):
-    """Writes the SavedModel, and assets.extra/model.json with the version of this project."""
-    if config.rnn_impl == 'cudnn':  # so that the exported model runs without a GPU as well
-        config = dataclasses.replace(config, rnn_impl='own')
-    model = build_model(config, n_character, is_training=False)
+def _write_saved_model(path, config, alphabet, weights, model_description):
+    """Writes the SavedModel of an inference graph with these weights."""
+    model = build_model(config, alphabet, is_training=False)
     with model.graph.as_default(), tf.device('/cpu:0'), tf.Session() as session:
-        inputs, outputs = {'input': model.input}, {'outputs': model.outputs}
-        with_length = {**inputs, 'input_length': model.input_length}
-        signature = tf.saved_model.predict_signature_def
-        signatures = {
-            tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY: signature(inputs, outputs),
-            'with_length': signature(with_length, outputs),
-        }
+        tf.constant(json.dumps(model_description), name='model_description')
         values = {v.initial_value: weights[v.op.name] for v in tf.global_variables()}
         session.run(tf.global_variables_initializer(), values)
+        signatures = {
+            name: tf.saved_model.predict_signature_def(*ends)
+            for name, ends in model.signatures.items()
+        }
         builder = tf.saved_model.Builder(path)
         builder.add_meta_graph_and_variables(
             session, [tf.saved_model.SERVING], signatures, clear_devices=True
         )
         builder.save()
-    os.makedirs(os.path.join(path, 'assets.extra'))
-    description = json.dumps({'version': util.__version__}, indent=4)
-    files.write_file(os.path.join(path, 'assets.extra', 'model.json'), description)
 
 
 # The run
@@ -945,8 +1011,8 @@ def train_and_test(config, stop, started, hook):
     record = run_folder.RunRecord(config, alphabet, data_sets, started)
     try:
         if config.restore_checkpoint:  # first, as building the graph takes longer
-            checkpoint_files.check_newest(config, alphabet.n_character)
-        model = build_model(config, alphabet.n_character, True, data_sets)
+            checkpoint_files.check_newest(config, alphabet)
+        model = build_model(config, alphabet, True, data_sets)
         events = summaries.EventFiles(record.run_dir, model.graph, data_sets, config.summary_steps)
         with tf.Session(config=_session_config(config), graph=model.graph) as session:
             keeper = checkpoints.Checkpoints(config, session, model, data_sets, hook)
@@ -966,10 +1032,10 @@ def train_and_test(config, stop, started, hook):
             if config.export_dir:
                 exported = export(
                     config,
-                    alphabet.n_character,
-                    session.run(
-                        {v.op.name: v for v in model.graph.get_collection('trainable_variables')}
-                    ),
+                    alphabet,
+                    session.run({v.op.name: v for v in model.weights}),
+                    description.of_tested(config, alphabet, tested, outcome),
+                    warmup.example(data_sets, config),
                 )
         events.close()
     finally:  # a run that ends early has a hyper.json, too

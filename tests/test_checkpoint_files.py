@@ -1,4 +1,5 @@
-"""Checkpoint files: the newest whole one, what damage looks like, names, geometry, restoring."""
+"""Checkpoint files: the newest whole one, what damage looks like, names, geometry, descriptions,
+restoring."""
 
 import os
 import shutil
@@ -6,8 +7,9 @@ import shutil
 import numpy as np
 import pytest
 
-from util import errors
-from util.run import checkpoint_files
+from helpers import load_config
+from util import errors, text
+from util.run import checkpoint_files, description
 from util.tf1 import tf
 
 FW, BW = (('bidirectional_rnn/%s/basic_lstm_cell/' % d) for d in ('fw', 'bw'))
@@ -44,12 +46,18 @@ def values_of(shapes, number):
     }
 
 
-def save(directory, *numbers, shapes=None, relative=True):
-    """Saves checkpoints model.ckpt-NUMBER as the trainer does; returns their paths."""
+def save(directory, *numbers, shapes=None, relative=True, described=None):
+    """Saves checkpoints model.ckpt-NUMBER as the trainer does, with a value of model/description if
+    one is given; returns their paths."""
     os.makedirs(directory, exist_ok=True)
     shapes, paths = shapes or SHAPES, []
     with tf.Graph().as_default(), tf.Session() as session:
         variables = {name: tf.get_variable(name, shape) for name, shape in shapes.items()}
+        if described is not None:
+            start = tf.constant(described)
+            tf.get_variable(
+                'model/description', dtype=start.dtype, initializer=start, trainable=False
+            ).initializer.run()
         saver = tf.train.Saver(max_to_keep=5, save_relative_paths=relative)
         for number in numbers:
             for name, value in values_of(shapes, number).items():
@@ -329,6 +337,146 @@ def test_a_checkpoint_of_another_network_is_refused_by_name(tmp_path):
         checkpoint_files.check_geometry(path, checkpoint_files.geometry_of(SHAPES))
     assert path in str(error.value)
     assert checkpoint_files.geometry_of({'h1': [6, 7]}) is None
+
+
+# Descriptions
+
+
+def settings_of_shapes(directory, **values):
+    """Returns the Config of a network with the widths of SHAPES, whose alphabet has 3 labels."""
+    widths = dict(n_hidden_1=7, n_hidden_2=8, n_cell_dim=3, n_hidden_5=5)
+    features = dict(n_input=2, n_context=1)
+    return load_config(**{**widths, **features, 'checkpoint_dir': directory, **values})
+
+
+def save_described(directory, labels='abc', **values):
+    """Saves model.ckpt-6 of a run with these characters and settings; returns its path."""
+    config = settings_of_shapes(directory, **values)
+    described = description.describe(config, text.Alphabet(labels))
+    return save(str(directory), 6, described=description.to_json(described))[0]
+
+
+def refusal(directory, labels='abc', **values):
+    """Returns the message with which a run with these settings refuses the newest checkpoint."""
+    with pytest.raises(errors.CheckpointError) as error:
+        checkpoint_files.check_newest(
+            settings_of_shapes(directory, **values), text.Alphabet(labels)
+        )
+    assert '\n' not in str(error.value)
+    return str(error.value)
+
+
+def test_a_checkpoint_has_the_description_of_its_model(tmp_path):
+    described = description.describe(load_config(feature_stride=2), text.Alphabet('a\u00e4\u4e2d'))
+    [path] = save(str(tmp_path), 1, described=description.to_json(described))
+    assert checkpoint_files.damage(path) is None
+    assert checkpoint_files.description(path) == described
+
+
+@pytest.mark.parametrize('shapes', (SHAPES, NOTEBOOK_SHAPES))
+def test_an_older_checkpoint_has_no_description(tmp_path, caplog, shapes):
+    [path] = save(str(tmp_path), 1, shapes=shapes)
+    assert checkpoint_files.description(path) is None
+    assert not caplog.messages
+
+
+@pytest.mark.parametrize('content', ('', '{"alphabet": ["a"', '[]', '{}', b'\xff{}', 7, ['{}']))
+def test_a_damaged_description_is_said_and_not_used(tmp_path, caplog, content):
+    [path] = save(str(tmp_path), 1, described=content)
+    assert checkpoint_files.description(path) is None
+    assert caplog.messages == [
+        '%s: the description of the model is damaged, and is not used' % path
+    ]
+
+
+def test_a_description_is_neither_a_weight_nor_part_of_the_geometry(tmp_path):
+    path = save_described(tmp_path)
+    reader = tf.train.load_checkpoint(path)
+    assert reader.has_tensor('model/description')
+    assert checkpoint_files.weights_in(reader) == [(name, name) for name in sorted(SHAPES)]
+    assert checkpoint_files.of_the_run('model/description')
+    assert not checkpoint_files.of_the_run('h1')
+    geometry = checkpoint_files.geometry_of(SHAPES)
+    assert checkpoint_files.geometry_of({**SHAPES, 'model/description': []}) == geometry
+
+
+def test_the_same_features_and_alphabet_pass(tmp_path):
+    save_described(tmp_path, dropout_rate=0.1, beam_width=50)
+    checkpoint_files.check_newest(settings_of_shapes(tmp_path), text.Alphabet('abc'))
+
+
+def test_another_frame_step_is_an_error_with_both_values(tmp_path):
+    path = save_described(tmp_path)
+    assert refusal(tmp_path, feature_stride=2) == (
+        'ds_restore_checkpoint: %s was trained with other features: ds_feature_stride is 1 there '
+        "and 2 here; set these to the checkpoint's values, or use another ds_checkpoint_dir" % path
+    )
+
+
+@pytest.mark.parametrize(
+    'values, words',
+    [
+        ({'sample_rate': 8000}, ['ds_sample_rate is 16000 there and 8000 here']),
+        # of the same width, 6
+        (
+            {'n_input': 6, 'n_context': 0},
+            ['ds_n_input is 2 there and 6 here', 'ds_n_context is 1 there and 0 here'],
+        ),
+        # of another width
+        ({'n_input': 4, 'n_hidden_1': 70}, ['ds_n_input is 2 there and 4 here']),
+    ],
+)
+def test_other_features_are_an_error_with_all_settings_and_both_values(tmp_path, values, words):
+    path = save_described(tmp_path)
+    message = refusal(tmp_path, **values)
+    assert message.startswith(
+        'ds_restore_checkpoint: %s was trained with other features: %s; set these'
+        % (path, '; '.join(words))
+    )
+
+
+@pytest.mark.parametrize('labels', ('cba', 'abd', 'abcd', 'ab'))
+def test_another_alphabet_is_an_error_with_both(tmp_path, labels):
+    path = save_described(tmp_path)
+    assert refusal(tmp_path, labels).startswith(
+        'ds_restore_checkpoint: %s was trained with another alphabet: the alphabet (ds_alphabet) '
+        "is 'abc' there and %r here; set these" % (path, labels)
+    )
+
+
+def test_features_and_alphabet_are_named_in_one_error(tmp_path):
+    path = save_described(tmp_path)
+    assert refusal(tmp_path, 'abd', feature_stride=3).startswith(
+        'ds_restore_checkpoint: %s was trained with other features and another alphabet: '
+        'ds_feature_stride is 1 there and 3 here; the alphabet (ds_alphabet) '
+        "is 'abc' there and 'abd' here; set these" % path
+    )
+
+
+def test_a_copied_and_renamed_folder_still_knows(tmp_path):
+    save_described(tmp_path / 'old')
+    os.rename(tmp_path / 'old', tmp_path / 'new')
+    os.remove(tmp_path / 'new' / 'checkpoint')
+    assert str(tmp_path / 'new' / 'model.ckpt-6') in refusal(tmp_path / 'new', feature_stride=2)
+
+
+@pytest.mark.parametrize('described', (None, 'damaged'))
+def test_without_a_description_the_geometry_alone_counts(tmp_path, described):
+    save(str(tmp_path), 6, described=described)
+    other = settings_of_shapes(tmp_path, feature_stride=2, sample_rate=8000)
+    checkpoint_files.check_newest(other, text.Alphabet('xyz'))
+    assert 'another geometry: n_character' in refusal(tmp_path, 'abcd')
+
+
+def test_with_a_description_the_geometry_counts_as_well(tmp_path):
+    save_described(tmp_path)
+    assert 'another geometry: ds_n_hidden_1 is 7 there and 70 here' in refusal(
+        tmp_path, n_hidden_1=70
+    )
+
+
+def test_without_a_checkpoint_there_is_nothing_to_check(tmp_path):
+    checkpoint_files.check_newest(settings_of_shapes(tmp_path), text.Alphabet('abc'))
 
 
 # Restoring

@@ -91,7 +91,7 @@ def test_interrupted_export_leaves_no_version(tmp_path, monkeypatch):
         DeepSpeech.BiRNN(tf.zeros([3, 11, 12]), [11, 7, 2], config=config, n_character=7)
         weights = {v.op.name: np.zeros(v.shape, np.float32) for v in tf.global_variables()}
     with pytest.raises(RuntimeError, match='disk full'):
-        DeepSpeech.export(config, 7, weights)
+        DeepSpeech.export(config, text.Alphabet(' abcde'), weights)
     assert os.listdir(tmp_path) == []
 
 

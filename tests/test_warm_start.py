@@ -8,8 +8,8 @@ import pytest
 
 import DeepSpeech
 from helpers import load_config
-from util import errors
-from util.run import checkpoint_files, warm_start
+from util import errors, text
+from util.run import checkpoint_files, description, warm_start
 from util.tf1 import tf
 
 # The paper's network with 6 features, layers of 5, 7, 3, 3 and 8 units, 4 classes
@@ -65,12 +65,22 @@ def values_of(shapes, number=1):
     return {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
 
 
-def save(directory, *numbers, shapes=None):
+def describe(labels='abc', **values):
+    """Description of a model with these characters and settings."""
+    return description.describe(load_config(**values), text.Alphabet(labels))
+
+
+def save(directory, *numbers, shapes=None, described=None):
     """Saves checkpoints model.ckpt-NUMBER; returns their paths."""
     os.makedirs(directory, exist_ok=True)
     shapes, paths = {**(shapes or SHAPES), **NO_WEIGHTS}, []
     with tf.Graph().as_default(), tf.Session() as session:
         variables = {name: tf.get_variable(name, shape) for name, shape in shapes.items()}
+        if described:
+            start = tf.constant(description.to_json(described))
+            tf.get_variable(
+                'model/description', dtype=tf.string, initializer=start, trainable=False
+            ).initializer.run()
         saver = tf.train.Saver()
         for number in numbers:
             for name, value in values_of(shapes, number).items():
@@ -135,28 +145,28 @@ def refusal(path, call=warm_start.read):
 
 def test_weights_are_read_from_an_npz_file_with_our_names(tmp_path):
     weights = values_of({**SHAPES, **LSTM})  # slashes in some names
-    assert_equal(warm_start.read(write_npz(tmp_path, weights)), weights)
+    assert_equal(warm_start.read(write_npz(tmp_path, weights)).weights, weights)
 
 
 @pytest.mark.parametrize('prefix', ('', 'param/', 'module.'))
 def test_weights_are_read_from_an_npz_file_with_torchs_names(tmp_path, prefix):
     weights = values_of(SHAPES)
     theirs = {prefix + name: value for name, value in torchs(weights).items()}
-    assert_equal(warm_start.read(write_npz(tmp_path, theirs)), weights)
+    assert_equal(warm_start.read(write_npz(tmp_path, theirs)).weights, weights)
 
 
 def test_weights_are_read_from_the_checkpoint_that_is_asked_for(tmp_path):
     for number, path in zip((7, 8, 9), save(str(tmp_path), 7, 8, 9)):
         everything = values_of({**SHAPES, **NO_WEIGHTS}, number)
-        assert_equal(warm_start.read(path), {name: everything[name] for name in SHAPES})
+        assert_equal(warm_start.read(path).weights, {name: everything[name] for name in SHAPES})
 
 
 def test_weights_are_read_from_the_newest_whole_checkpoint_of_a_folder(tmp_path, caplog):
     paths = save(str(tmp_path), 8, 9, 10)
-    assert_equal(warm_start.read(str(tmp_path)), warm_start.read(paths[2]))
+    assert_equal(warm_start.read(str(tmp_path)).weights, warm_start.read(paths[2]).weights)
     assert not caplog.messages
     overwrite(paths[2] + DATA)
-    assert_equal(warm_start.read(str(tmp_path)), warm_start.read(paths[1]))
+    assert_equal(warm_start.read(str(tmp_path)).weights, warm_start.read(paths[1]).weights)
     assert len(caplog.messages) == 1 and paths[2] in caplog.messages[0]
 
 
@@ -170,7 +180,7 @@ def test_weights_of_a_checkpoint_of_the_notebook_have_our_names(tmp_path):
     saved = values_of({**shapes, **NO_WEIGHTS}, 3)
     assert not set(LSTM) & set(saved)
     assert_equal(
-        warm_start.read(path), {name: saved[theirs.get(name, name)] for name in LSTM_SHAPES}
+        warm_start.read(path).weights, {name: saved[theirs.get(name, name)] for name in LSTM_SHAPES}
     )
 
 
@@ -192,6 +202,8 @@ def test_what_training_adds_to_a_checkpoint_is_not_among_the_weights(tmp_path):
         optimizer.minimize(tf.reduce_sum(logits), step)
         tf.get_variable('run_state/epoch', initializer=tf.constant(7), trainable=False)
         tf.get_variable('accumulated/h1', [6, 5], trainable=False)
+        start = tf.constant('{}')
+        tf.get_variable('model/description', initializer=start, dtype=tf.string, trainable=False)
         session.run(tf.global_variables_initializer())
         path = tf.train.Saver().save(
             session, str(tmp_path / 'model.ckpt'), step, write_meta_graph=False
@@ -200,7 +212,7 @@ def test_what_training_adds_to_a_checkpoint_is_not_among_the_weights(tmp_path):
         expected = {v.op.name: session.run(v) for v in tf.trainable_variables()}
     assert {'h1/Adam', 'r4_bw/Adam_1', 'beta1_power', 'beta2_power', 'global_step'} < set(names)
     assert {name: list(value.shape) for name, value in expected.items()} == SHAPES
-    assert_equal(warm_start.read(path), expected)
+    assert_equal(warm_start.read(path).weights, expected)
 
 
 @pytest.mark.parametrize('name', ('absent.npz', 'absent', 'absent/model.ckpt-3', 'model.ckpt-4'))
@@ -241,7 +253,7 @@ def test_a_damaged_checkpoint_is_named(tmp_path, end):
     first, second = save(str(tmp_path), 1, 2)
     overwrite(second + end)
     assert second in refusal(second)
-    assert len(warm_start.read(first)) == len(SHAPES)
+    assert len(warm_start.read(first).weights) == len(SHAPES)
 
 
 def test_where_every_checkpoint_of_a_folder_is_damaged_each_is_named(tmp_path):
@@ -295,6 +307,36 @@ def test_a_shape_has_to_be_the_very_same(there):
     assert fitting == []
 
 
+@pytest.mark.parametrize(
+    'n_labels, h6, b6, outcomes, fitting',
+    [
+        (None, [8, 6], [6], ['loaded'] * 4, ['h5', 'h6', 'b6', 'b1']),
+        (0, [8, 6], [6], ['loaded', *['not loaded: another alphabet'] * 2, 'loaded'], ['h5', 'b1']),
+        (
+            3,
+            [8, 4],
+            [4],
+            ['loaded', *['loaded: 3 of 5 labels'] * 2, 'loaded'],
+            ['h5', 'h6', 'b6', 'b1'],
+        ),
+        (
+            3,
+            [7, 4],
+            [4],
+            ['loaded', 'not loaded: another shape', 'loaded: 3 of 5 labels', 'loaded'],
+            ['h5', 'b6', 'b1'],
+        ),
+        (3, [8, 3], [2], ['loaded', *['not loaded: another shape'] * 2, 'loaded'], ['h5', 'b1']),
+    ],
+)
+def test_the_table_says_what_another_alphabet_means(n_labels, h6, b6, outcomes, fitting):
+    shapes = {'h5': [3, 8], 'h6': [8, 6], 'b6': [6], 'b1': [4]}
+    weights = {name: np.zeros(shape) for name, shape in {**shapes, 'h6': h6, 'b6': b6}.items()}
+    rows, names = warm_start.compare(shapes, weights, n_labels)
+    assert [row[3] for row in rows[1:]] == outcomes
+    assert names == fitting
+
+
 def test_nothing_fits_where_there_is_nothing():
     assert warm_start.compare({}, {}) == ([HEAD], [])
     assert warm_start.compare({'b1': [5]}, {})[1] == []
@@ -315,8 +357,8 @@ class Network:
         ]
         session.run(tf.global_variables_initializer())
 
-    def load(self, path):
-        warm_start.load(self.session, path, self.variables)
+    def load(self, path, here=None):
+        return warm_start.load(self.session, path, self.variables, here)
 
     def values(self):
         return {
@@ -455,4 +497,93 @@ def test_a_pipe_is_refused_instead_of_waited_for(tmp_path):
 
 def test_the_index_file_stands_for_its_checkpoint(tmp_path):
     [path] = save(str(tmp_path), 3)
-    assert set(warm_start.read(path + '.index')) == set(warm_start.read(path))
+    assert set(warm_start.read(path + '.index').weights) == set(warm_start.read(path).weights)
+
+
+# The description of the other model
+
+
+def test_a_checkpoint_has_its_description_and_an_npz_file_none(tmp_path):
+    described = describe()
+    [path] = save(str(tmp_path), 3, described=described)
+    [older] = save(str(tmp_path / 'older'), 3)
+    assert warm_start.read(path).description == described
+    assert warm_start.read(str(tmp_path)).description == described
+    assert 'model/description' not in warm_start.read(path).weights
+    assert warm_start.read(older).description is None
+    assert warm_start.read(write_npz(tmp_path, values_of(SHAPES))).description is None
+
+
+def test_the_same_features_and_alphabet_load_everything(tmp_path, network):
+    [path] = save(str(tmp_path), 3, described=describe(dropout_rate=0.1, importer='csv'))
+    assert network.load(path, describe(dropout_rate=0.2, beam_width=7)) == []
+    saved = values_of({**SHAPES, **NO_WEIGHTS}, 3)
+    assert_equal(network.values(), {name: saved[name] for name in SHAPES})
+
+
+def test_other_features_are_refused_with_both_values(tmp_path, network):
+    [path] = save(str(tmp_path), 3, described=describe(sample_rate=16000, feature_stride=1))
+    here = describe(sample_rate=8000, n_input=26, feature_stride=2)
+    before = network.values()
+    message = refusal(path, lambda path: network.load(path, here))
+    assert message == (
+        'ds_init_from: %s was trained with other features: ds_sample_rate is 16000 there and 8000 '
+        "here; ds_feature_stride is 1 there and 2 here; set these to the model's values" % path
+    )
+    assert_equal(network.values(), before)
+
+
+@pytest.mark.parametrize('labels', ('cba', 'abd', 'bc\u00e4'))
+def test_another_alphabet_of_the_same_size_keeps_the_output_layer_as_it_was(
+    tmp_path, network, caplog, labels
+):
+    caplog.set_level(logging.INFO, 'util.run.warm_start')
+    [path] = save(str(tmp_path), 3, described=describe('abc'))
+    before, saved = network.values(), values_of({**SHAPES, **NO_WEIGHTS}, 3)
+    assert network.load(path, describe(labels)) == ['h6', 'b6']
+    kept = ('h6', 'b6')
+    assert_equal(
+        network.values(), {name: before[name] if name in kept else saved[name] for name in SHAPES}
+    )
+    assert (
+        "ds_init_from: the alphabet (ds_alphabet) is 'abc' there and %r here" % labels
+        in caplog.messages
+    )
+    for line in caplog.messages[-len(SHAPES) :]:
+        end = 'not loaded: another alphabet' if line.split()[0] in kept else ' loaded'
+        assert line.endswith(end)
+
+
+def test_a_shorter_alphabet_keeps_the_output_layer_as_it_was(tmp_path, network):
+    shapes = {**SHAPES, 'h6': [8, 6], 'b6': [6]}
+    [path] = save(str(tmp_path), 3, shapes=shapes, described=describe('abcde'))
+    assert network.load(path, describe('abc')) == ['h6', 'b6']
+
+
+def test_a_longer_alphabet_keeps_the_known_labels_and_moves_the_blank(tmp_path, caplog):
+    caplog.set_level(logging.INFO, 'util.run.warm_start')
+    [path] = save(str(tmp_path), 3, described=describe('abc'))
+    saved = values_of({**SHAPES, **NO_WEIGHTS}, 3)
+    with tf.Graph().as_default(), tf.Session() as session:
+        network = Network(session, {**SHAPES, 'h6': [8, 6], 'b6': [6]})
+        before = network.values()
+        session.graph.finalize()  # it adds no operation either
+        assert network.load(path, describe('abcde')) == ['h6', 'b6']
+        values = network.values()
+    for name in ('h6', 'b6'):
+        np.testing.assert_array_equal(values[name][..., :3], saved[name][..., :3])  # a, b, c
+        np.testing.assert_array_equal(values[name][..., 3:5], before[name][..., 3:5])  # d, e
+        np.testing.assert_array_equal(values[name][..., 5], saved[name][..., 3])  # the blank
+    np.testing.assert_array_equal(values['h5'], saved['h5'])
+    lines = [line.split(None, 1) for line in caplog.messages[-len(SHAPES) :]]
+    [row] = [rest for name, rest in lines if name == 'h6']
+    assert row == '[8, 6]  [8, 4]  loaded: 3 of 5 labels'
+
+
+@pytest.mark.parametrize('there', (None, 'npz'))
+def test_without_a_description_shapes_alone_count(tmp_path, network, there):
+    saved = values_of({**SHAPES, **NO_WEIGHTS}, 3)
+    weights = {name: saved[name] for name in SHAPES}
+    path = write_npz(tmp_path, weights) if there else save(str(tmp_path), 3)[0]
+    assert network.load(path, describe('xyz', feature_stride=2)) == []
+    assert_equal(network.values(), weights)

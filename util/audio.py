@@ -201,12 +201,12 @@ def resampled_length(n_samples: int, rate: int, sample_rate: int) -> int:
 def frame_count(n_samples: int, sample_rate: int = SAMPLE_RATE) -> int:
     """Returns the number of MFCC frames of `n_samples` samples: one every 10 ms, the last of which
     is padded with zeros."""
-    window, step = _window_and_step(sample_rate)
+    window, step = window_and_step(sample_rate)
     return 1 if n_samples <= window else 1 + -(-(n_samples - window) // step)
 
 
 @functools.lru_cache(maxsize=None)
-def _window_and_step(sample_rate):
+def window_and_step(sample_rate):
     """Returns the length of a window and the distance between two windows, in samples, rounded as
     in python_speech_features."""
     return tuple(int(math.floor(s * sample_rate + 0.5)) for s in (WIN_LENGTH_S, WIN_STEP_S))
@@ -235,12 +235,12 @@ def mfcc(
       is three times faster. The stride came to Mozilla's code in December 2016.
     """
     check_length(len(samples), sample_rate)
-    window, step = _window_and_step(sample_rate)
+    window, step = window_and_step(sample_rate)
     frames = _frames(sigproc.preemphasis(samples, PREEMPHASIS), window, step)[::stride]
-    n_fft = max(N_FFT, 1 << (window - 1).bit_length())  # rfft cuts windows longer than n_fft
+    n_fft = fft_points(window)
     spectrum = scipy.fft.rfft(frames, n_fft)
     power = (spectrum.real**2 + spectrum.imag**2) / n_fft
-    cepstrum = scipy.fft.dct(_log((_filterbank(n_fft, sample_rate) @ power.T).T), norm='ortho')
+    cepstrum = scipy.fft.dct(_log((filterbank(n_fft, sample_rate) @ power.T).T), norm='ortho')
     coefficients = base.lifter(cepstrum[:, :numcep], LIFTER)
     coefficients[:, 0] = _log(power.sum(axis=1))
     return coefficients
@@ -253,8 +253,14 @@ def _frames(samples, window, step):
     return np.lib.stride_tricks.sliding_window_view(padded, window)[::step]
 
 
+def fft_points(window: int) -> int:
+    """Returns the points of the Fourier transform of a window of so many samples: N_FFT, or more
+    as the transform would cut a longer window."""
+    return max(N_FFT, 1 << (window - 1).bit_length())
+
+
 @functools.lru_cache(maxsize=None)
-def _filterbank(n_fft, sample_rate):
+def filterbank(n_fft: int, sample_rate: int) -> scipy.sparse.csr_array:
     """Returns the mel filters, a sparse matrix [N_FILTERS, n_fft/2 + 1].
 
     It is sparse because each frequency is in two filters at most, and because a dense product
@@ -271,7 +277,7 @@ def _log(power):
 
 def check_length(n_samples: int, sample_rate: int) -> None:
     """Raises AudioError if there is less than one analysis window of audio."""
-    if n_samples < _window_and_step(sample_rate)[0]:
+    if n_samples < window_and_step(sample_rate)[0]:
         raise AudioError(
             'too short: %d samples at %d Hz, expected one window of %d ms or more'
             % (n_samples, sample_rate, 1000 * WIN_LENGTH_S)

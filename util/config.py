@@ -309,6 +309,9 @@ class Config:
     report_count: int = _setting(10, 'utterances that a WER report shows', 'utterances', low=0,
                                  source=DEEPSPEECH)
     beam_width: int = _setting(100, 'width of the beam search', 'paths', low=1, source=DEEPSPEECH)
+    export_beam_width: int = _setting(
+        None, 'width of the beam search in exported models', 'paths', low=1,
+        derived='`ds_beam_width`')
     do_fulltrace: bool = _setting(False, 'write run metadata of every step for TensorBoard, and a '
                                   'Chrome trace', source=NOTEBOOK)
     log_device_placement: bool = _setting(False, 'let TensorFlow log on which device each '
@@ -600,6 +603,7 @@ def _derive(values):
         'n_input': n_input,
         'n_hidden': n_hidden,
         'n_cell_dim': n_hidden,
+        'export_beam_width': values['beam_width'],
     }
     derived.update({'n_hidden_%d' % i: n_hidden for i in (1, 2, 5)})
     derived.update(

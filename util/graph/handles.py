@@ -85,6 +85,7 @@ class Model(NamedTuple):
     learning_rate: Any  # float32 scalar to feed
     shapes: Shapes
     towers: list[TowerResult]
+    weights: list[Any]  # variables, float32
     avg_loss: Any  # float32 scalar, mean CTC loss of the step's utterances
     update: Update
     accumulation: Accumulation | None  # None if an update is made from one batch
@@ -99,7 +100,10 @@ class InferenceModel(NamedTuple):
     graph: Any
     input: Any  # float32 [B, T, F] to feed
     input_length: Any  # int32 [B] to feed, T by default
-    outputs: Any  # int64 [1, B, .], labels of the best paths, padded with -1
+    logits: Any  # float32 [T, B, n_character]
+    labels: Any  # int64 [B, .], labels of the best paths, padded with -1
+    log_probabilities: Any  # float32 [B], natural logarithms of the paths' probabilities
+    signatures: dict[str, tuple[dict, dict]]  # {name: ({name: input}, {name: output})}
 
 
 # Values that Session.run returns

@@ -1,18 +1,22 @@
-"""Finds the newest undamaged checkpoint, checks that it fits the network, and restores it."""
+"""Finds the newest undamaged checkpoint, checks that it fits the settings, and restores it."""
 
 import glob
 import logging
 import os
 import re
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from util import errors
+from util import config as settings, errors, text
 from util.graph import gradients
+from util.run import description as descriptions
 from util.tf1 import tf
 
 log = logging.getLogger(__name__)
 
 BASENAME = 'model.ckpt'
 STATE = 'run_state'  # scope of the variables that hold a schedule.State
+DESCRIPTION = 'model/description'  # variable with the JSON text of the model's description
 BEST_DIR = 'best'  # folder of the best checkpoint by dev loss, below the checkpoint folder
 
 # Variables that have other names in the notebook (TensorFlow 0.12) than in TensorFlow 1.x and here
@@ -36,12 +40,12 @@ GEOMETRY = (
 )
 
 
-def best_dir(directory):
+def best_dir(directory: str) -> str:
     """Returns the folder of the best checkpoint by dev loss, below the checkpoint folder."""
     return os.path.join(directory, BEST_DIR)
 
 
-def take_over(saver, directory):
+def take_over(saver: tf.train.Saver, directory: str) -> None:
     """Tells a Saver of the existing checkpoints in a folder, so that it removes old ones later."""
     paths = [path for path in candidates(directory) if os.path.exists(path + '.index')]
     saver.set_last_checkpoints_with_time(
@@ -49,14 +53,14 @@ def take_over(saver, directory):
     )
 
 
-def value(path, variable):
+def value(path: str, variable: tf.Variable) -> Any:
     """Returns the value of a scalar variable in a checkpoint; None if the checkpoint lacks it."""
     reader = tf.train.load_checkpoint(path)
     name = name_in(reader, variable.op.name)
     return reader.get_tensor(name).item() if name else None
 
 
-def candidates(directory):
+def candidates(directory: str) -> list[str]:
     """Lists the paths of the checkpoints in a folder, newest first.
 
     The state file gives the order; only the names in it are used, not the folders, so that a
@@ -80,13 +84,13 @@ def candidates(directory):
     return sorted(found, key=number, reverse=True)
 
 
-def number(path):
+def number(path: str) -> int:
     """Returns the number at the end of a checkpoint's name; -1 if there is none."""
     match = re.search(r'-(\d+)$', path)
     return int(match.group(1)) if match else -1
 
 
-def newest_whole(directory, setting='ds_restore_checkpoint'):
+def newest_whole(directory: str, setting: str = 'ds_restore_checkpoint') -> str | None:
     """Returns the path of the newest undamaged checkpoint; None if there are no checkpoints.
 
     Args:
@@ -109,7 +113,7 @@ def newest_whole(directory, setting='ds_restore_checkpoint'):
     return None
 
 
-def damage(path):
+def damage(path: str) -> str | None:
     """Returns why a checkpoint cannot be read, or None. Every value is read, so that a truncated
     file is detected."""
     try:
@@ -121,7 +125,7 @@ def damage(path):
     return None
 
 
-def name_in(reader, name):
+def name_in(reader: Any, name: str) -> str | None:
     """Returns the name of a variable of the graph in a checkpoint; None if the checkpoint lacks
     it."""
     if reader.has_tensor(name):
@@ -133,9 +137,9 @@ def name_in(reader, name):
     return None
 
 
-def weights_in(reader):
+def weights_in(reader: Any) -> list[tuple[str, str]]:
     """Lists (name in this project, name in the checkpoint) of each weight in a checkpoint, without
-    the optimizer's slots and the state of the run."""
+    the optimizer's slots, the state of the run and the description."""
     return [
         (OUR_NAMES.get(name, name), name)
         for name in sorted(reader.get_variable_to_shape_map())
@@ -148,39 +152,79 @@ def weights_in(reader):
     ]
 
 
-def of_the_run(name):
-    """Tells by its name whether a variable is part of the state of the run, and not a weight."""
-    return name.startswith((STATE + '/', gradients.SCOPE + '/'))
+def of_the_run(name: str) -> bool:
+    """Tells by its name whether a variable belongs to the run (its state, its sums of gradients,
+    its model's description), and is not a weight."""
+    return name == DESCRIPTION or name.startswith((STATE + '/', gradients.SCOPE + '/'))
 
 
-def check_newest(config, n_character):
-    """Checks the geometry of the checkpoint that a run with these settings goes on from.
+def description(path: str) -> descriptions.Description | None:
+    """Returns the description of the model in a checkpoint, as description.describe gives it; None
+    if there is none, as in the checkpoints of older versions, or if it is damaged."""
+    reader = tf.train.load_checkpoint(path)
+    if not reader.has_tensor(DESCRIPTION):
+        return None
+    content = reader.get_tensor(DESCRIPTION)
+    found = descriptions.from_json(content) if isinstance(content, bytes) else None
+    if found is None:
+        log.warning('%s: the description of the model is damaged, and is not used', path)
+    return found
+
+
+def check_newest(config: settings.Config, alphabet: text.Alphabet) -> None:
+    """Checks that the checkpoint with which a run with these settings goes on fits them: its
+    features, its alphabet and the geometry of its network.
 
     Raises:
-      CheckpointError: as `newest_whole` and `check_geometry`.
+      CheckpointError: as `newest_whole`, `check_description` and `check_geometry`.
     """
     path = newest_whole(config.checkpoint_dir)
-    if path:
-        check_geometry(
-            path,
-            dict(
-                zip(
-                    GEOMETRY,
-                    (
-                        config.rnn,
-                        config.n_features,
-                        config.n_hidden_1,
-                        config.n_hidden_2,
-                        config.n_cell_dim,
-                        config.n_hidden_5,
-                        n_character,
-                    ),
-                )
-            ),
+    if not path:
+        return
+    # The description comes first, as it names settings of which the geometry has only the sum.
+    there = description(path)
+    if there:
+        check_description(path, there, descriptions.describe(config, alphabet))
+    geometry = (
+        config.rnn,
+        config.n_features,
+        config.n_hidden_1,
+        config.n_hidden_2,
+        config.n_cell_dim,
+        config.n_hidden_5,
+        alphabet.n_character,
+    )
+    check_geometry(path, dict(zip(GEOMETRY, geometry)))
+
+
+def check_description(
+    path: str, there: descriptions.Description, here: descriptions.Description
+) -> None:
+    """Compares the features and the alphabet of the model in a checkpoint with those asked for.
+
+    Args:
+      path: the checkpoint, for the message.
+      there: its description.
+      here: the description of the models of this run.
+    Raises:
+      CheckpointError: they differ; the message says where, with both values.
+    """
+    features = descriptions.feature_differences(there, here)
+    alphabet = descriptions.alphabet_difference(there, here)
+    others = ['other features'] * bool(features) + ['another alphabet'] * bool(alphabet)
+    if others:
+        raise errors.CheckpointError(
+            'ds_restore_checkpoint: %s was trained with %s: %s; set these to the '
+            "checkpoint's values, or use another ds_checkpoint_dir"
+            % (
+                path,
+                ' and '.join(others),
+                '; '.join([*features, *([alphabet] if alphabet else [])]),
+            )
         )
 
 
-def check_geometry(path, geometry):
+def check_geometry(path: str, geometry: Mapping[str, Any]) -> None:
     """Compares the widths of the network in a checkpoint with those asked for.
 
     Args:
@@ -210,7 +254,7 @@ def _shapes(path):
     return {OUR_NAMES.get(name, name): shape for name, shape in shapes.items()}
 
 
-def geometry_of(shapes):
+def geometry_of(shapes: Mapping[str, Sequence[int]]) -> dict[str, Any] | None:
     """Returns the geometry of a network, {one of GEOMETRY: value}, from the shapes of its
     variables; None if it is another kind of network."""
     kernel = NOTEBOOK_NAMES[0][0]
@@ -235,7 +279,7 @@ def geometry_of(shapes):
     )
 
 
-def restore(session, path, variables):
+def restore(session: tf.Session, path: str, variables: Sequence[tf.Variable]) -> list[tf.Variable]:
     """Restores variables from a checkpoint of this project or of the notebook.
 
     Returns:

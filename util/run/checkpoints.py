@@ -6,7 +6,7 @@ import math
 import os
 
 from util import errors
-from util.run import checkpoint_files, schedule, warm_start
+from util.run import checkpoint_files, description as descriptions, schedule, warm_start
 from util.tf1 import tf
 
 log = logging.getLogger('DeepSpeech')
@@ -117,7 +117,11 @@ class Checkpoints:
             if path is None:
                 self._start_afresh()
                 return schedule.INITIAL_STATE
-            missing = checkpoint_files.restore(session, path, tf.global_variables())
+            # The description is left out, as checkpoints of this run describe this run.
+            restored = [
+                v for v in tf.global_variables() if v.op.name != checkpoint_files.DESCRIPTION
+            ]
+            missing = checkpoint_files.restore(session, path, restored)
             state = schedule.State(*[value.item() for value in session.run(model.state.variables)])
             if model.state.variables.epoch in missing:
                 state = self._state_of_the_notebook(path)
@@ -128,7 +132,8 @@ class Checkpoints:
 
         Raises:
           CheckpointError: there are no weights to load; or the run is without training, and there
-            is no checkpoint, or weights are missing in `ds_init_from`.
+            is no checkpoint, or weights are missing in `ds_init_from`; or these were trained with
+            other features.
         """
         config = self._config
         if config.training_iters:
@@ -143,12 +148,19 @@ class Checkpoints:
                 )
             )
         if config.init_from:
-            missing = warm_start.load(self._session, config.init_from, tf.trainable_variables())
+            missing = warm_start.load(
+                self._session, config.init_from, tf.trainable_variables(), self._description()
+            )
             if missing and not config.training_iters:
                 raise errors.CheckpointError(
                     'ds_training_iters=0 tests the weights of ds_init_from, but %s lacks %s'
                     % (config.init_from, ', '.join(missing))
                 )
+
+    def _description(self):
+        """Returns the description of the models of this run, which the graph holds."""
+        [variable] = [v for v in tf.global_variables() if v.op.name == checkpoint_files.DESCRIPTION]
+        return descriptions.from_json(self._session.run(variable))
 
     def _log_fresh_start(self):
         """Logs that the run starts afresh, and what happens to existing checkpoints."""

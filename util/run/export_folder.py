@@ -3,9 +3,17 @@
 import contextlib
 import errno
 import itertools
+import logging
 import os
 import re
 import shutil
+
+from util import files, log as run_log
+from util.tf1 import tf
+
+log = logging.getLogger('DeepSpeech')
+
+SAVED_MODEL = 'saved_model.pb'  # what every exported model has in its folder
 
 
 class Version:
@@ -52,9 +60,36 @@ def new_version(export_dir: str, remove_older: bool):
         shutil.rmtree(version.unfinished, ignore_errors=True)
     if remove_older:
         for number in older:
-            shutil.rmtree(os.path.join(export_dir, older[number]))
+            _remove(os.path.join(export_dir, older[number]))
+
+
+def write_extras(folder: str, model_description: dict, requests: list[bytes]) -> None:
+    """Writes what goes with a SavedModel: assets.extra/model.json, and the requests with which a
+    model server warms up.
+
+    Args:
+      folder: of the SavedModel.
+      model_description: dict that JSON can hold.
+      requests: serialised PredictionLogs.
+    Raises:
+      OSError, tf.errors.OpError.
+    """
+    extra = os.path.join(folder, 'assets.extra')
+    os.makedirs(extra)
+    files.write_file(os.path.join(extra, 'model.json'), run_log.strict_json(model_description))
+    with tf.io.TFRecordWriter(os.path.join(extra, 'tf_serving_warmup_requests')) as writer:
+        for request in requests:
+            writer.write(request)
 
 
 def _versions(export_dir):
-    """Returns {number: name} of the versions in a folder."""
+    """Returns {number: name} of what has a whole number as its name in a folder."""
     return {int(name): name for name in os.listdir(export_dir) if re.fullmatch('[0-9]+', name)}
+
+
+def _remove(path):
+    """Removes an exported model; what is not one stays, as it may be somebody's only copy."""
+    if os.path.isfile(os.path.join(path, SAVED_MODEL)) and not os.path.islink(path):
+        shutil.rmtree(path)
+    else:
+        log.warning('ds_remove_export leaves %s, which is no exported model', path)

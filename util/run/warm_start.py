@@ -1,40 +1,66 @@
 """Starts a run from the weights of another model (`ds_init_from`).
 
-A weight is loaded if this network has a weight of the same name and shape. A table in the log says
-for every weight of both models whether it was loaded, and if not, why.
+A weight is loaded if this network has a weight of the same name and shape. The output layer has a
+class for each character of the alphabet: with another alphabet it is not loaded; with a longer
+alphabet that begins with the model's own, the classes of the known characters and the blank are. A
+table in the log says for every weight of both models whether it was loaded, and if not, why.
 """
 
 import logging
 import os
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from util import errors
-from util.run import checkpoint_files, torch_weights
+from util.run import checkpoint_files, description as descriptions, torch_weights
 from util.tf1 import tf
 
 log = logging.getLogger(__name__)
 
 INDEX = '.index'  # ending of the file that a checkpoint's path stands for
+OUTPUT_LAYER = ('h6', 'b6')  # the last dimension of both is the class; the last class is the blank
 
 
-def load(session: tf.Session, path: str, variables: Sequence[tf.Variable]) -> list[str]:
+class SavedModel(NamedTuple):
+    """The weights that a file holds, and what it says about their model."""
+
+    weights: dict[str, np.ndarray]  # {name in this project: array}
+    description: descriptions.Description | None  # None if the file has none
+
+
+def load(
+    session: tf.Session,
+    path: str,
+    variables: Sequence[tf.Variable],
+    here: descriptions.Description | None = None,
+) -> list[str]:
     """Loads weights by name into the session and logs the table.
 
     Args:
       session: session of the graph that holds the variables.
       path: as in `read`.
       variables: the variables to load.
+      here: description of the models of this run; None: features and alphabets are not compared.
     Returns:
-      The names of the variables that were not loaded.
+      The names of the variables that were not loaded, or only for a part of the labels.
     Raises:
-      CheckpointError: there are no weights, none of them fits, or one that fits has values that are
-        not finite.
+      CheckpointError: there are no weights, they were trained with other features, none of them
+        fits, or one that fits has values that are not finite.
     """
-    weights = read(path)
-    rows, fitting = compare({v.op.name: v.shape.as_list() for v in variables}, weights)
+    weights, there = read(path)
+    if there and here:
+        _check_features(path, there, here)
+    rows, fitting = compare(
+        {v.op.name: v.shape.as_list() for v in variables},
+        weights,
+        descriptions.labels_kept(there, here),
+    )
     log.info('ds_init_from: weights of %s', path)
+    difference = descriptions.alphabet_difference(there, here) if there and here else None
+    if difference:
+        log.info('ds_init_from: %s', difference)
     widths = [max(map(len, column)) for column in zip(*rows)]
     for row in rows:
         log.info('  %s', '  '.join(cell.ljust(w) for cell, w in zip(row, widths)).rstrip())
@@ -49,21 +75,51 @@ def load(session: tf.Session, path: str, variables: Sequence[tf.Variable]) -> li
                 'ds_init_from: %s of %s must hold finite numbers' % (name, path)
             )
     chosen = [v for v in variables if v.op.name in fitting]
+    longer = [v for v in chosen if v.shape.as_list() != list(weights[v.op.name].shape)]
+    values = {v.op.name: weights[v.op.name] for v in chosen}
+    for variable in longer:
+        name = variable.op.name
+        values[name] = _with_new_labels(weights[name], session.run(variable))
     # The values are fed in place of the initial values, so that the graph does not grow.
     session.run(
-        [v.initializer for v in chosen], {v.initial_value: weights[v.op.name] for v in chosen}
+        [v.initializer for v in chosen], {v.initial_value: values[v.op.name] for v in chosen}
     )
-    return [v.op.name for v in variables if v.op.name not in fitting]
+    return [v.op.name for v in variables if v not in chosen or v in longer]
+
+
+def _check_features(path, there, here):
+    """Raises a CheckpointError if the weights in `path` were trained with other features."""
+    different = descriptions.feature_differences(there, here)
+    if different:
+        raise errors.CheckpointError(
+            'ds_init_from: %s was trained with other features: %s; set these to the '
+            "model's values" % (path, '; '.join(different))
+        )
+
+
+def _with_new_labels(weights, initial):
+    """Returns the output layer's weights for an alphabet to which characters were appended.
+
+    Args:
+      weights: float [..., old labels + 1], the last class is the blank.
+      initial: float32 [..., labels + 1], the initial values, which the new labels keep.
+    """
+    values, n_labels = initial.copy(), weights.shape[-1] - 1
+    values[..., :n_labels] = weights[..., :-1]
+    values[..., -1] = weights[..., -1]
+    return values
 
 
 def compare(
-    shapes: Mapping[str, list[int]], weights: Mapping[str, np.ndarray]
+    shapes: Mapping[str, list[int]], weights: Mapping[str, np.ndarray], n_labels: int | None = None
 ) -> tuple[list[tuple[str, str, str, str]], list[str]]:
     """Compares weights with the variables of this network by name and shape.
 
     Args:
       shapes: {name of a variable: its shape as a list}.
       weights: {name: array}.
+      n_labels: number of labels, without the blank, that the output layer takes over, see
+        description.labels_kept; None: all of them.
     Returns:
       (rows of the table, header first: name, shape here, shape there, outcome; names of the
       weights to load).
@@ -77,6 +133,11 @@ def compare(
             outcome = 'not loaded: unknown here'
         elif there is None:
             outcome = 'not loaded: missing there'
+        elif n_labels == 0 and name in OUTPUT_LAYER:
+            outcome = 'not loaded: another alphabet'
+        elif n_labels and name in OUTPUT_LAYER and there == [*here[:-1], n_labels + 1]:
+            outcome = 'loaded: %d of %d labels' % (n_labels, here[-1] - 1)
+            fitting.append(name)
         elif here != there:
             outcome = 'not loaded: another shape'
         else:
@@ -90,8 +151,8 @@ def _cell(shape):
     return '-' if shape is None else str(shape)
 
 
-def read(path: str) -> dict[str, np.ndarray]:
-    """Reads weights under this project's names, {name: array}.
+def read(path: str) -> SavedModel:
+    """Reads weights under this project's names, and the description of their model.
 
     Args:
       path: a checkpoint, a folder of checkpoints, of which the newest undamaged one is read, or an
@@ -101,7 +162,7 @@ def read(path: str) -> dict[str, np.ndarray]:
     """
     if path.endswith('.npz'):
         try:
-            return torch_weights.read_ours(path)
+            return SavedModel(torch_weights.read_ours(path), None)
         except errors.WeightsError as error:
             raise errors.CheckpointError('ds_init_from: %s' % error) from None
     if os.path.isdir(path):
@@ -119,4 +180,7 @@ def read(path: str) -> dict[str, np.ndarray]:
             'or an .npz file, but: %s' % (path, problem)
         )
     reader = tf.train.load_checkpoint(path)
-    return {name: reader.get_tensor(there) for name, there in checkpoint_files.weights_in(reader)}
+    return SavedModel(
+        {name: reader.get_tensor(there) for name, there in checkpoint_files.weights_in(reader)},
+        checkpoint_files.description(path),
+    )

@@ -331,6 +331,7 @@ def measure_export() -> dict:
       The seconds by the utterance's length in seconds.
     """
     import DeepSpeech
+    from util import text
     from util.tf1 import tf
 
     with tempfile.TemporaryDirectory() as folder:
@@ -341,7 +342,7 @@ def measure_export() -> dict:
             )
             session.run(tf.global_variables_initializer())
             weights = session.run({v.op.name: v for v in tf.trainable_variables()})
-        path = DeepSpeech.export(config, N_CHARACTER, weights)
+        path = DeepSpeech.export(config, text.Alphabet(), weights)
         seconds = {}
         with tf.Graph().as_default(), tf.Session() as session:
             loaded = tf.saved_model.load(session, [tf.saved_model.SERVING], path)
