@@ -12,7 +12,6 @@ import DeepSpeech
 from helpers import load_config
 from runs import run_deepspeech
 from util import audio, text
-from util.run import export_folder
 from util.tf1 import tf
 
 LOAD = """
@@ -95,11 +94,14 @@ def test_interrupted_export_leaves_no_version(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == []
 
 
-def test_a_number_that_another_run_takes_meanwhile_is_passed_over(tmp_path):
-    for name in ('1', '7'):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / 'saved_model.pb').write_text('another model')
-    with export_folder.new_version(str(tmp_path), False) as version:
-        os.makedirs(version.unfinished)
-    assert version.path == str(tmp_path / '8')
-    assert sorted(os.listdir(tmp_path)) == ['1', '7', '8']
+@pytest.mark.run
+def test_a_corpus_in_the_export_folder_survives_ds_remove_export(resumable):
+    (resumable / 'export' / '84' / '121123').mkdir(parents=True)
+    (resumable / 'export' / '84' / '121123' / '84-121123-0000.txt').write_text('GO')
+    (resumable / 'export' / '7').write_text('a plain file')
+    run = run_deepspeech(
+        resumable, restore_checkpoint=1, epochs=0, export_dir='export', remove_export=1
+    )
+    assert run.returncode == 0 and 'Export: export/85' in run.stdout, run.stdout
+    assert sorted(os.listdir(resumable / 'export')) == ['7', '84', '85']
+    assert (resumable / 'export' / '84' / '121123' / '84-121123-0000.txt').read_text() == 'GO'
