@@ -22,7 +22,7 @@ import util
 from util import config as settings, errors, gpu, importers, log as run_log, records
 from util import text, website
 from util.feeding import feeder
-from util.graph import gradients, handles, layers, rnn, serving
+from util.graph import gradients, handles, layers, rnn, run_state, serving
 from util.graph.layers import Dropout
 from util.run import checkpoint_files, checkpoints, decoding, reports, run_folder, schedule
 from util.run import description, export_folder, preflight, signals, summaries, warmup
@@ -486,7 +486,7 @@ def _training_model(graph, config, alphabet, data_sets):
         )
     else:
         update, sums = _update(optimizer, averaged, avg_loss, global_step, config), None
-    _description_variable(config, alphabet)
+    run_state.description_variable(description.to_json(description.describe(config, alphabet)))
     return handles.Model(
         graph=graph,
         queues=queues,
@@ -501,7 +501,7 @@ def _training_model(graph, config, alphabet, data_sets):
         update=update,
         accumulation=sums,
         global_step=global_step,
-        state=_state_variables(),
+        state=run_state.state_variables(schedule.INITIAL_STATE, schedule.VARIABLE_NAMES),
         savers=_savers(config, global_step),
     )
 
@@ -574,90 +574,32 @@ def _shapes(batch, towers):
     )
 
 
-def _state_variables():
-    """Creates the handles.StateVariables of a schedule.State, int64 and float64 scalars."""
-    initial = schedule.INITIAL_STATE
-    types = [tf.int64 if isinstance(value, int) else tf.float64 for value in initial]
-    variables = []
-    for field, value, dtype in zip(initial._fields, initial, types):
-        name = '%s/%s' % (checkpoint_files.STATE, schedule.VARIABLE_NAMES.get(field, field))
-        start = tf.constant(value, dtype)
-        variables.append(tf.get_variable(name, trainable=False, dtype=dtype, initializer=start))
-    values = schedule.State(*[tf.placeholder(dtype, []) for dtype in types])
-    assign = tf.group(*[tf.assign(v, new) for v, new in zip(variables, values)])
-    return handles.StateVariables(schedule.State(*variables), values, assign)
-
-
-def _description_variable(config, alphabet):
-    """Creates the string variable with which each checkpoint describes its model."""
-    start = tf.constant(description.to_json(description.describe(config, alphabet)))
-    tf.get_variable(
-        checkpoint_files.DESCRIPTION, trainable=False, dtype=tf.string, initializer=start
-    )
-
-
 def _inference_model(graph, config, alphabet):
     """Builds the graph of an exported model: the network behind each kind of input.
 
     The beam width is that of `config`.
     """
 
-    def run_network(windows, seq_len):
+    def recognise(batch):
         getter = _without_random_initial_values
         with tf.variable_scope('', reuse=tf.AUTO_REUSE, custom_getter=getter):
             logits = BiRNN(
-                windows, seq_len, config=config, n_character=alphabet.n_character, is_training=False
+                batch.features,
+                batch.seq_len,
+                config=config,
+                n_character=alphabet.n_character,
+                is_training=False,
             )
-        paths, log_probabilities = beam_search(logits, seq_len, config.beam_width)
-        return logits, tf.sparse_tensor_to_dense(paths, default_value=-1), log_probabilities
+        paths, log_probabilities = beam_search(logits, batch.seq_len, config.beam_width)
+        labels = tf.sparse_tensor_to_dense(paths, default_value=-1)
+        return handles.Recognised(logits, labels, log_probabilities)
 
-    def recognise(samples, lengths):
-        batch = cut_windows(serving.features(samples, lengths, config), config.n_context)
-        _, labels, log_probabilities = run_network(batch.features, batch.seq_len)
-        return {
-            'transcripts': serving.texts(labels, alphabet),
-            'log_probabilities': log_probabilities,
-        }
+    def recognise_frames(batch):
+        return recognise(cut_windows(batch, config.n_context))
 
-    rate = config.sample_rate
-    inputs = tf.placeholder(tf.float32, [None, None, config.n_features], 'input')
-    whole = tf.fill([tf.shape(inputs)[0]], tf.shape(inputs)[1])
-    length = tf.placeholder_with_default(whole, [None], 'input_length')
-    windows, seq_len = serving.checked_features(inputs, length)
-    logits, labels, log_probabilities = run_network(windows, seq_len)
-    outputs = {'outputs': labels[None]}
-
-    with tf.name_scope('audio'):
-        contents = tf.placeholder(tf.string, [None], 'audio_bytes')
-        decoded, n_decoded, seconds = serving.decode_wavs(contents, rate)
-        of_files = recognise(*serving.checked_samples(decoded, n_decoded, rate))
-    with tf.name_scope('waveform'):
-        samples = tf.placeholder(tf.float32, [None, None], 'samples')
-        n_samples = tf.placeholder(tf.int32, [None], 'sample_length')
-        of_samples = recognise(*serving.checked_samples(samples, n_samples, rate))
-        of_samples['seconds'] = tf.cast(n_samples, tf.float32) / rate
-    both = {'input': inputs, 'input_length': length}
-    signatures = {
-        tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY: ({'input': inputs}, outputs),
-        'with_length': (both, outputs),
-        'features': (
-            both,
-            {
-                'transcripts': serving.texts(labels, alphabet),
-                'log_probabilities': log_probabilities,
-                'labels': labels,
-            },
-        ),
-        'logits': (
-            both,
-            {'logits': tf.transpose(logits, [1, 0, 2]), 'output_length': tf.identity(seq_len)},
-        ),
-        'audio': ({'audio_bytes': contents}, {**of_files, 'seconds': seconds}),
-        'waveform': ({'samples': samples, 'sample_length': n_samples}, of_samples),
-    }
-    return handles.InferenceModel(
-        graph, inputs, length, logits, labels, log_probabilities, signatures
-    )
+    inputs, recognised, of_features = serving.features_signatures(config, alphabet, recognise)
+    of_audio = serving.audio_signatures(config, alphabet, recognise_frames)
+    return handles.InferenceModel(graph, *inputs, recognised, {**of_features, **of_audio})
 
 
 def _without_random_initial_values(getter, name, **options):
@@ -1014,7 +956,7 @@ def train_and_test(config, stop, started, hook):
             checkpoint_files.check_newest(config, alphabet)
         model = build_model(config, alphabet, True, data_sets)
         events = summaries.EventFiles(record.run_dir, model.graph, data_sets, config.summary_steps)
-        with tf.Session(config=_session_config(config), graph=model.graph) as session:
+        with tf.Session(config=decoding.session_config(config), graph=model.graph) as session:
             keeper = checkpoints.Checkpoints(config, session, model, data_sets, hook)
             run = Run(
                 config, alphabet, data_sets, session, model, keeper, events, record, stop, hook
@@ -1093,18 +1035,6 @@ def _parse(arguments):
         help='print every setting and where its value came from',
     )
     return parser.parse_args(arguments)
-
-
-def _session_config(config):
-    """Returns the tf.ConfigProto of the session: its devices and its two pools of threads."""
-    session_config = tf.ConfigProto(
-        allow_soft_placement=True,
-        log_device_placement=config.log_device_placement,
-        device_count={'CPU': config.towers},
-    )
-    for _ in (decoding.TRAINING_POOL, decoding.DECODING_POOL):
-        session_config.session_inter_op_thread_pool.add()
-    return session_config
 
 
 def _feed_dev(run):

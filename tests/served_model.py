@@ -13,7 +13,8 @@ import numpy as np
 
 from util.tf1 import tf  # before tensorflow_serving, which loads TensorFlow less quietly
 
-from tensorflow_serving.apis import predict_pb2, prediction_log_pb2  # isort: skip
+from tensorflow.core.protobuf import config_pb2
+from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 
 DEFAULT_SIGNATURE = 'serving_default'
 METHOD = 'tensorflow/serving/predict'
@@ -90,8 +91,7 @@ class ServedModel:
         name = request.model_spec.signature_name or DEFAULT_SIGNATURE
         if name not in self.signatures:
             raise StatusError(
-                grpc.StatusCode.FAILED_PRECONDITION,
-                'Serving signature key "%s" not found.' % name,
+                grpc.StatusCode.FAILED_PRECONDITION, 'Serving signature key "%s" not found.' % name
             )
         signature = self.signatures[name]
         if name not in self._run:
@@ -124,26 +124,15 @@ class ServedModel:
 
         The kernel runs a function, which cannot hold variables, so that these are made constants.
         """
-        with graph.as_default():
-            nodes = sorted({_node(name) for each in self._predicting().values()
-                            for name in _names(each.outputs)})
-            frozen = tf.graph_util.convert_variables_to_constants(
-                self._session, graph.as_graph_def(), nodes
-            )
+        signatures = self._predicting()
+        nodes = {name: _nodes(each.outputs) for name, each in signatures.items()}
+        frozen = tf.graph_util.convert_variables_to_constants(
+            self._session, graph.as_graph_def(), sorted(set().union(*nodes.values()))
+        )
         self._session.close()
         calls = {}
         with tf.Graph().as_default() as joining:
-            for name, signature in self._predicting().items():
-                names, outputs = _names(signature.inputs), _names(signature.outputs)
-                types = [signature.inputs[each].dtype for each in sorted(signature.inputs)]
-                fed = [tf.placeholder(each, name='%s_%d' % (name, i)) for i, each in
-                       enumerate(types)]
-
-                def run(*values, names=names, outputs=outputs):
-                    return tf.import_graph_def(
-                        frozen, dict(zip(names, values)), return_elements=outputs, name=''
-                    )
-
+            for name, signature in signatures.items():
                 join = tf.nondifferentiable_batch_function(
                     batching.num_batch_threads,
                     batching.max_batch_size,
@@ -152,9 +141,14 @@ class ServedModel:
                     autograph=False,
                     enable_large_batch_splitting=False,
                 )
-                with tf.name_scope(name):
-                    calls[name] = ([each.name for each in fed],
-                                   [each.name for each in join(run)(*fed)])
+                fed = [
+                    tf.placeholder(signature.inputs[alias].dtype)
+                    for alias in sorted(signature.inputs)
+                ]
+                with tf.name_scope(name):  # the kernel joins by the name of the operation
+                    part = tf.graph_util.extract_sub_graph(frozen, sorted(nodes[name]))
+                    joined = join(_imported(part, signature))(*fed)
+                calls[name] = [each.name for each in fed], [each.name for each in joined]
         self._session = tf.Session(graph=joining)
         return {name: _callable(self._session, *each) for name, each in calls.items()}
 
@@ -165,8 +159,10 @@ class ServedModel:
             return
         for count, record in enumerate(tf.io.tf_record_iterator(path)):
             if count >= MOST_WARMUP_RECORDS:
-                raise invalid('Number of warmup records exceeds the maximum (%d) at %s'
-                              % (MOST_WARMUP_RECORDS, path))
+                raise invalid(
+                    'Number of warmup records exceeds the maximum (%d) at %s'
+                    % (MOST_WARMUP_RECORDS, path)
+                )
             self.predict(prediction_log_pb2.PredictionLog.FromString(record).predict_log.request)
 
 
@@ -175,8 +171,23 @@ def _names(infos):
     return [infos[alias].name for alias in sorted(infos)]
 
 
-def _node(tensor_name):
-    return tensor_name.split(':')[0]
+def _nodes(infos):
+    """Names of the nodes of a signature's inputs or outputs."""
+    return {name.split(':')[0] for name in _names(infos)}
+
+
+def _imported(graph_def, signature):
+    """A function of a signature's inputs that builds its outputs in the current graph."""
+
+    def build(*values):
+        return tf.import_graph_def(
+            graph_def,
+            dict(zip(_names(signature.inputs), values)),
+            return_elements=_names(signature.outputs),
+            name='',
+        )
+
+    return build
 
 
 def _callable(session, feeds, fetches):
@@ -185,10 +196,6 @@ def _callable(session, feeds, fetches):
     Unlike Session.run, it neither converts what is fed nor compares its shape with that of the
     placeholder, as the model server doesn't either.
     """
-    options = tf.CallableOptions if hasattr(tf, 'CallableOptions') else None
-    assert options is None
-    from tensorflow.core.protobuf import config_pb2
-
     return session._make_callable_from_options(
         config_pb2.CallableOptions(feed=feeds, fetch=fetches)
     )
@@ -201,8 +208,11 @@ def _checked_inputs(signature, request) -> list[np.ndarray]:
         raise invalid(
             'input size does not match signature: %d!=%d len({%s}) != len({%s}). Sent extra: {%s}. '
             'Missing but required: {%s}.'
-            % (len(sent), len(wanted), *map(_joined_names, (sent, wanted, sent - wanted,
-                                                            wanted - sent)))
+            % (
+                len(sent),
+                len(wanted),
+                *map(_joined_names, (sent, wanted, sent - wanted, wanted - sent)),
+            )
         )
     for alias in sorted(sent - wanted):
         raise invalid(

@@ -2,6 +2,7 @@
 
 import csv
 import importlib.util
+import logging
 import os
 import re
 import shutil
@@ -10,7 +11,10 @@ import sys
 
 import pytest
 
+from corpora import read_corpus
 from helpers import PROJECT
+from util import errors, records
+from util.importers import digits
 from util.records import SET_NAMES as SETS
 
 DIGITS = os.path.join(PROJECT, 'data', 'digits')
@@ -160,3 +164,31 @@ def test_the_scripts_check_names_what_was_damaged(tmp_path):
     assert done.returncode == 1 and done.stdout == ''
     for name in (gone, short, other):
         assert name in done.stderr
+
+
+# The importer
+
+
+def test_the_digits_corpus_is_read_whole_with_its_own_recipe(caplog):
+    caplog.set_level(logging.INFO)
+    folder = os.path.join(PROJECT, 'data', 'digits')
+    sets = read_corpus(digits, folder, config=os.path.join(folder, 'config.json'))
+    for data_set, name in zip(sets, records.SET_NAMES):
+        with open(os.path.join(folder, name + '.csv'), encoding='utf-8') as file:
+            assert len(data_set) == len(file.readlines()) - 1 > 0
+    assert caplog.messages == []  # nothing excluded, nothing resampled
+    words = {
+        word
+        for data_set in sets
+        for example in data_set.examples
+        for word in example.transcript.split()
+    }
+    assert words == set('zero one two three four five six seven eight nine'.split())
+    for data_set, folder in zip(sets, records.SET_NAMES):
+        assert all(example.utterance.name.startswith(folder + '/') for example in data_set.examples)
+
+
+def test_a_digits_folder_without_its_manifests_is_refused_by_name(tmp_path):
+    with pytest.raises(errors.DataError) as error:
+        read_corpus(digits, tmp_path)
+    assert str(tmp_path / 'train.csv') in str(error.value)

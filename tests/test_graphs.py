@@ -79,5 +79,5 @@ def test_both_graphs_give_the_same_labels(data_sets, values):
             session.run(variable.initializer, {variable.initial_value: weights[variable.op.name]})
         for example, labels in zip(step.examples, expected):
             vector = audio.audiofile_to_input_vector(example.utterance.wav_filename, 26, 9)
-            found = session.run(inference.labels, {inference.input: vector[None]})
+            found = session.run(inference.recognised.labels, {inference.input: vector[None]})
             assert found[0].tolist() == labels and len(labels) > 1

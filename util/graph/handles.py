@@ -94,15 +94,21 @@ class Model(NamedTuple):
     savers: Savers
 
 
+class Recognised(NamedTuple):
+    """What an inference graph makes of B utterances."""
+
+    logits: Any  # float32 [T, B, n_character]
+    labels: Any  # int64 [B, .], labels of the best paths, padded with -1
+    log_probabilities: Any  # float32 [B], natural logarithms of the paths' probabilities
+
+
 class InferenceModel(NamedTuple):
     """Handles of the graph that only runs the network, for an export."""
 
     graph: Any
     input: Any  # float32 [B, T, F] to feed
     input_length: Any  # int32 [B] to feed, T by default
-    logits: Any  # float32 [T, B, n_character]
-    labels: Any  # int64 [B, .], labels of the best paths, padded with -1
-    log_probabilities: Any  # float32 [B], natural logarithms of the paths' probabilities
+    recognised: Recognised  # of `input`
     signatures: dict[str, tuple[dict, dict]]  # {name: ({name: input}, {name: output})}
 
 

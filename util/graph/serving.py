@@ -292,3 +292,72 @@ def texts(labels, alphabet):
     nothing = tf.fill(tf.shape(labels), tf.constant(alphabet.blank, labels.dtype))
     index = tf.where(labels < 0, nothing, labels)
     return tf.strings.reduce_join(tf.gather(characters, index), axis=1)
+
+
+# Signatures: {name: ({name of an input: placeholder}, {name of an output: tensor})}
+
+
+def features_signatures(config, alphabet, recognise):
+    """Makes the signatures of an exported model that take features.
+
+    Args:
+      config: Config.
+      alphabet: text.Alphabet.
+      recognise: function of a records.Batch of windows, returns handles.Recognised.
+    Returns:
+      ((`input` float32 [B, T, F], `input_length` int32 [B], T by default), handles.Recognised of
+      them, signatures).
+    """
+    inputs = tf.placeholder(tf.float32, [None, None, config.n_features], 'input')
+    whole = tf.fill([tf.shape(inputs)[0]], tf.shape(inputs)[1])
+    length = tf.placeholder_with_default(whole, [None], 'input_length')
+    windows, seq_len = checked_features(inputs, length)
+    found = recognise(records.Batch(windows, seq_len, None, None))
+    both, notebooks = {'input': inputs, 'input_length': length}, {'outputs': found.labels[None]}
+    logits = tf.transpose(found.logits, [1, 0, 2])
+    return (
+        (inputs, length),
+        found,
+        {
+            tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY: ({'input': inputs}, notebooks),
+            'with_length': (both, notebooks),
+            'features': (both, {**_transcribed(found, alphabet), 'labels': found.labels}),
+            'logits': (both, {'logits': logits, 'output_length': tf.identity(seq_len)}),
+        },
+    )
+
+
+def audio_signatures(config, alphabet, recognise):
+    """Makes the signatures of an exported model that take audio: whole files, or samples.
+
+    Args:
+      config: Config.
+      alphabet: text.Alphabet.
+      recognise: function of a records.Batch of frames with margins, returns handles.Recognised.
+    """
+    rate = config.sample_rate
+
+    def transcribed(samples, lengths):
+        samples, lengths = checked_samples(samples, lengths, rate)
+        return _transcribed(recognise(features(samples, lengths, config)), alphabet)
+
+    with tf.name_scope('audio'):
+        contents = tf.placeholder(tf.string, [None], 'audio_bytes')
+        decoded, n_decoded, seconds = decode_wavs(contents, rate)
+        of_files = {**transcribed(decoded, n_decoded), 'seconds': seconds}
+    with tf.name_scope('waveform'):
+        samples = tf.placeholder(tf.float32, [None, None], 'samples')
+        lengths = tf.placeholder(tf.int32, [None], 'sample_length')
+        seconds = tf.cast(lengths, tf.float32) / rate
+        of_samples = {**transcribed(samples, lengths), 'seconds': seconds}
+    return {
+        'audio': ({'audio_bytes': contents}, of_files),
+        'waveform': ({'samples': samples, 'sample_length': lengths}, of_samples),
+    }
+
+
+def _transcribed(found, alphabet):
+    return {
+        'transcripts': texts(found.labels, alphabet),
+        'log_probabilities': found.log_probabilities,
+    }

@@ -67,7 +67,7 @@ def align(log_probs: np.ndarray, labels: Sequence[int], blank: int) -> np.ndarra
     path = np.empty(len(log_probs), int)
     for t in range(len(path) - 1, -1, -1):
         path[t] = state
-        state -= backwards[t, state] if t else 0
+        state -= int(backwards[t, state]) if t else 0
     return path
 
 

@@ -31,43 +31,27 @@ class Part(NamedTuple):
     shared_after_s: float = 0.0  # s at its end that the next part holds as well
 
 
-class _Cut(NamedTuple):
-    """Where a part ends and the next one begins, in frames."""
-
-    end: int
-    next_start: int  # less than `end` if the parts overlap
-
-
 def cut(blocks: Iterable[np.ndarray], sample_rate: int) -> Iterator[Part]:
     """Yields the parts of a recording, in their order; of a long one, parts without speech are left
     out.
 
     Args:
-      blocks: the recording, float64 [n_samples] each, in the range of 16-bit integers. No more of
-        it is read than the next part needs.
+      blocks: the recording, float64 [n_samples] each, in the range of 16-bit integers. It is read
+        no further than the next part needs.
       sample_rate: Hz.
     """
-    step = round(FRAME_S * sample_rate)
-    longest, lookahead = _frames(LONGEST_S), _frames(LONGEST_S + SHORTEST_S)
-    held, start, shared = np.zeros(0), 0, 0  # samples; `shared` of them were in the part before
+    cutter = _Cutter(sample_rate)
+    longest, shortest = _frames(LONGEST_S), _frames(SHORTEST_S)
     for block in blocks:
-        held = np.concatenate([held, block])
-        while len(held) > lookahead * step:
-            part, next_start = _next_part(held, start, shared, longest, sample_rate)
-            yield from part
-            shared = part[0].shared_after_s if part else 0.0
-            held, start = held[next_start:], start + next_start
-    if start == 0 and len(held) <= LONGEST_S * sample_rate:
-        yield Part(held, 0.0)
+        cutter.held = np.concatenate([cutter.held, block])
+        while cutter.n_frames > longest + shortest:
+            yield from cutter.next_part(longest)
+    if cutter.start == 0 and len(cutter.held) <= LONGEST_S * sample_rate:
+        yield Part(cutter.held, 0.0)
         return
-    while len(held) > longest * step:
-        latest = min(longest, len(held) // step - _frames(SHORTEST_S))
-        part, next_start = _next_part(held, start, shared, latest, sample_rate)
-        yield from part
-        shared = part[0].shared_after_s if part else 0.0
-        held, start = held[next_start:], start + next_start
-    if not _is_silent(_energies(held, step)):
-        yield Part(held, start / sample_rate, shared)
+    while cutter.n_frames > longest:
+        yield from cutter.next_part(min(longest, cutter.n_frames - shortest))
+    yield from cutter.last_part()
 
 
 def _frames(seconds):
@@ -75,52 +59,74 @@ def _frames(seconds):
     return round(seconds / FRAME_S)
 
 
-def _next_part(held, start, shared, latest, sample_rate):
-    """Cuts the next part off.
+class _Cutter:
+    """Cuts parts off a recording.
 
-    Args:
-      held: float64 [n_samples] from the start of the part on.
-      start: the first of them, counted from the start of the recording.
-      shared: s at the start that the part before holds as well.
-      latest: frame at which the part ends at the latest.
-      sample_rate: Hz.
-    Returns:
-      (list of the Part, empty if it has no speech; the sample of `held` at which the next part
-      begins).
+    Attributes:
+      held: float64 [n_samples], what was read of the recording and is not in a part yet.
+      start: the first sample of `held`, counted from the start of the recording.
     """
-    step = round(FRAME_S * sample_rate)
-    energies = _energies(held[: latest * step], step)
-    place = find_cut(energies, _frames(SHORTEST_S), latest)
-    next_start = place.next_start * step
-    if _is_silent(energies[: place.end]):
-        return [], next_start
-    after = (place.end - place.next_start) * step / sample_rate
-    return [Part(held[: place.end * step], start / sample_rate, shared, after)], next_start
+
+    def __init__(self, sample_rate: int):
+        self.held, self.start = np.zeros(0), 0
+        self._rate = sample_rate
+        self._step = round(FRAME_S * sample_rate)  # samples of a frame
+        self._shared_s = 0.0  # s at the start of `held` that the part before holds as well
+
+    @property
+    def n_frames(self) -> int:
+        """Returns the number of whole frames in `held`."""
+        return len(self.held) // self._step
+
+    def next_part(self, latest: int) -> list[Part]:
+        """Cuts off the next part, which ends with the frame `latest` at the latest.
+
+        Returns:
+          A list of the part; an empty one if it has no speech.
+        """
+        energies = _energies(self.held[: latest * self._step], self._step)
+        end, next_start = find_cut(energies, _frames(SHORTEST_S), latest)
+        shared_s = (end - next_start) * self._step / self._rate
+        parts = self._part(self.held[: end * self._step], energies[:end], shared_s)
+        self.held = self.held[next_start * self._step :]
+        self.start += next_start * self._step
+        self._shared_s = shared_s if parts else 0.0
+        return parts
+
+    def last_part(self) -> list[Part]:
+        """Returns what is left, as `next_part` does."""
+        return self._part(self.held, _energies(self.held, self._step), 0.0)
+
+    def _part(self, samples, energies, shared_after_s):
+        """Returns a list of the Part of these samples, empty if they have no speech."""
+        if _is_silent(energies):
+            return []
+        return [Part(samples, self.start / self._rate, self._shared_s, shared_after_s)]
 
 
-def find_cut(energies: np.ndarray, earliest: int, latest: int) -> _Cut:
-    """Finds where to cut.
+def find_cut(energies: np.ndarray, earliest: int, latest: int) -> tuple[int, int]:
+    """Finds where a part ends and the next one begins.
 
     Args:
       energies: float [n_frames], dB.
       earliest, latest: frames between which to cut.
     Returns:
-      The middle of the first pause of GOOD_PAUSE_S or more, otherwise that of the longest pause;
-      without any pause, the latest place and an overlap before it.
+      (end, start of the next part), in frames. Both are the middle of the first pause of
+      GOOD_PAUSE_S or more, otherwise that of the longest pause. Without a pause the part ends as
+      late as possible, and the next one begins OVERLAP_S before that.
     """
     quiet, loud = np.percentile(energies, (5, 95))
     is_quiet = energies <= quiet + PAUSE_SHARE * (loud - quiet)
-    changes = np.flatnonzero(np.diff(np.concatenate([[False], is_quiet[earliest:latest], [False]])))
-    pauses = [
-        (begin + earliest, end + earliest)
-        for begin, end in zip(changes[::2].tolist(), changes[1::2].tolist())
-        if end - begin >= _frames(PAUSE_S)
-    ]
-    if not pauses:
-        return _Cut(latest, max(1, latest - _frames(OVERLAP_S)))
-    good = [pause for pause in pauses if pause[1] - pause[0] >= _frames(GOOD_PAUSE_S)]
-    begin, end = good[0] if good else max(pauses, key=lambda pause: pause[1] - pause[0])
-    return _Cut((begin + end) // 2, (begin + end) // 2)
+    edges = np.diff(np.concatenate([[False], is_quiet[earliest:latest], [False]]))
+    borders = (earliest + np.flatnonzero(edges)).tolist()
+    pauses = list(zip(borders[::2], borders[1::2]))
+    lengths = [end - begin for begin, end in pauses]
+    longest = max(lengths, default=0)
+    if longest < _frames(PAUSE_S):
+        return latest, latest - _frames(OVERLAP_S)
+    wanted = min(longest, _frames(GOOD_PAUSE_S))
+    begin, end = next(pause for pause, length in zip(pauses, lengths) if length >= wanted)
+    return (begin + end) // 2, (begin + end) // 2
 
 
 def _energies(samples, step):
@@ -137,7 +143,9 @@ def _energies(samples, step):
     emphasised = samples[1:] - audio.PREEMPHASIS * samples[:-1]
     padded = np.concatenate([emphasised[:1], emphasised])  # one value for each sample
     frames = padded[: len(padded) // step * step].reshape(-1, step)
-    power = np.convolve((frames**2).mean(axis=1), np.ones(SMOOTHED_FRAMES) / SMOOTHED_FRAMES, 'same')
+    power = np.convolve(
+        (frames**2).mean(axis=1), np.ones(SMOOTHED_FRAMES) / SMOOTHED_FRAMES, 'same'
+    )
     return 10 * np.log10(np.maximum(power, LEAST_ENERGY))
 
 

@@ -8,15 +8,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from util import config as settings, errors, text
-from util.graph import gradients
+from util.graph import gradients, run_state
 from util.run import description as descriptions
 from util.tf1 import tf
 
 log = logging.getLogger(__name__)
 
 BASENAME = 'model.ckpt'
-STATE = 'run_state'  # scope of the variables that hold a schedule.State
-DESCRIPTION = 'model/description'  # variable with the JSON text of the model's description
 BEST_DIR = 'best'  # folder of the best checkpoint by dev loss, below the checkpoint folder
 
 # Variables that have other names in the notebook (TensorFlow 0.12) than in TensorFlow 1.x and here
@@ -155,16 +153,18 @@ def weights_in(reader: Any) -> list[tuple[str, str]]:
 def of_the_run(name: str) -> bool:
     """Tells by its name whether a variable belongs to the run (its state, its sums of gradients,
     its model's description), and is not a weight."""
-    return name == DESCRIPTION or name.startswith((STATE + '/', gradients.SCOPE + '/'))
+    return name == run_state.DESCRIPTION or name.startswith(
+        (run_state.SCOPE + '/', gradients.SCOPE + '/')
+    )
 
 
 def description(path: str) -> descriptions.Description | None:
     """Returns the description of the model in a checkpoint, as description.describe gives it; None
     if there is none, as in the checkpoints of older versions, or if it is damaged."""
     reader = tf.train.load_checkpoint(path)
-    if not reader.has_tensor(DESCRIPTION):
+    if not reader.has_tensor(run_state.DESCRIPTION):
         return None
-    content = reader.get_tensor(DESCRIPTION)
+    content = reader.get_tensor(run_state.DESCRIPTION)
     found = descriptions.from_json(content) if isinstance(content, bytes) else None
     if found is None:
         log.warning('%s: the description of the model is damaged, and is not used', path)

@@ -6,6 +6,7 @@ import math
 import os
 
 from util import errors
+from util.graph import run_state
 from util.run import checkpoint_files, description as descriptions, schedule, warm_start
 from util.tf1 import tf
 
@@ -118,9 +119,7 @@ class Checkpoints:
                 self._start_afresh()
                 return schedule.INITIAL_STATE
             # The description is left out, as checkpoints of this run describe this run.
-            restored = [
-                v for v in tf.global_variables() if v.op.name != checkpoint_files.DESCRIPTION
-            ]
+            restored = [v for v in tf.global_variables() if v.op.name != run_state.DESCRIPTION]
             missing = checkpoint_files.restore(session, path, restored)
             state = schedule.State(*[value.item() for value in session.run(model.state.variables)])
             if model.state.variables.epoch in missing:
@@ -159,7 +158,7 @@ class Checkpoints:
 
     def _description(self):
         """Returns the description of the models of this run, which the graph holds."""
-        [variable] = [v for v in tf.global_variables() if v.op.name == checkpoint_files.DESCRIPTION]
+        [variable] = [v for v in tf.global_variables() if v.op.name == run_state.DESCRIPTION]
         return descriptions.from_json(self._session.run(variable))
 
     def _log_fresh_start(self):

@@ -11,6 +11,18 @@ MAX_UNDECODED = 16  # limit of the batches whose logits wait for their beam sear
 TRAINING_POOL, DECODING_POOL = 0, 1  # thread pools of a session; neither waits for the other
 
 
+def session_config(config):
+    """Returns the tf.ConfigProto of a session: its devices, and its two pools of threads."""
+    options = tf.ConfigProto(
+        allow_soft_placement=True,
+        log_device_placement=config.log_device_placement,
+        device_count={'CPU': config.towers},
+    )
+    for _ in (TRAINING_POOL, DECODING_POOL):
+        options.session_inter_op_thread_pool.add()
+    return options
+
+
 class Undecoded(NamedTuple):
     """The results of a tower's B utterances before the beam search, as tensors or as values."""
 

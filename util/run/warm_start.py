@@ -75,16 +75,17 @@ def load(
                 'ds_init_from: %s of %s must hold finite numbers' % (name, path)
             )
     chosen = [v for v in variables if v.op.name in fitting]
-    longer = [v for v in chosen if v.shape.as_list() != list(weights[v.op.name].shape)]
     values = {v.op.name: weights[v.op.name] for v in chosen}
-    for variable in longer:
+    complete = [v.op.name for v in chosen if v.shape.as_list() == list(values[v.op.name].shape)]
+    for variable in chosen:
         name = variable.op.name
-        values[name] = _with_new_labels(weights[name], session.run(variable))
+        if name not in complete:
+            values[name] = _with_new_labels(weights[name], session.run(variable))
     # The values are fed in place of the initial values, so that the graph does not grow.
     session.run(
         [v.initializer for v in chosen], {v.initial_value: values[v.op.name] for v in chosen}
     )
-    return [v.op.name for v in variables if v not in chosen or v in longer]
+    return [v.op.name for v in variables if v.op.name not in complete]
 
 
 def _check_features(path, there, here):

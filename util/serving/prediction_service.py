@@ -118,9 +118,11 @@ def _api():
     try:
         return _Api()
     except ModuleNotFoundError as error:
+        if (error.name or '').partition('.')[0] not in ('grpc', 'tensorflow_serving'):
+            raise
         raise ServerError(
-            'gRPC needs %s, which is not installed: pip install -r requirements-serving.txt, or '
-            'use REST, as in --server http://localhost:8501' % error.name
+            'gRPC needs tensorflow-serving-api, which is not installed: pip install -r '
+            'requirements-serving.txt, or use REST, as in --server http://localhost:8501'
         ) from None
 
 

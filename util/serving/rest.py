@@ -4,6 +4,7 @@ Source: TensorFlow Serving's RESTful API, `/v1/models/NAME[/versions/N]:predict`
 """
 
 import base64
+import http.client
 import json
 import time
 from typing import Any
@@ -141,12 +142,17 @@ def _to_json(values):
 
 def _reason(error):
     """Returns why a request failed, without the names of Python objects."""
-    while error.args and isinstance(error.args[0], BaseException):
-        error = error.args[0]
-    reason = getattr(error, 'reason', None)  # urllib3 keeps the error of the socket here
-    if isinstance(reason, BaseException):
-        return _reason(reason)
-    cause = error.__cause__ or error.__context__
-    if isinstance(cause, OSError) and cause.strerror:
-        return cause.strerror
-    return server.first_line(str(error)).rpartition('>: ')[2]
+    chain = []
+    while error is not None and error not in chain:
+        chain.append(error)
+        inner = [each for each in error.args if isinstance(each, BaseException)]
+        reason = getattr(error, 'reason', None)  # urllib3 keeps the error of the socket here
+        if isinstance(reason, BaseException):
+            inner.append(reason)
+        error = inner[0] if inner else error.__cause__ or error.__context__
+    if any(isinstance(each, http.client.BadStatusLine) for each in chain):
+        # of which a connection that was closed without an answer is a kind
+        closed = any(isinstance(each, http.client.RemoteDisconnected) for each in chain)
+        return 'it closed the connection' if closed else 'it does not speak HTTP'
+    said = [each.strerror for each in chain if isinstance(each, OSError) and each.strerror]
+    return said[-1] if said else server.first_line(str(chain[0]))

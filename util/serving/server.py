@@ -5,12 +5,14 @@ A connection is an object with the methods of `Connection`: rest.RestConnection 
 prediction_service.GrpcConnection speaks gRPC.
 """
 
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from util import errors
 
 MEGABYTE = 1 << 20  # bytes
+NODE_NAMES = re.compile(r'\{\{[^{}]*\}\}')  # as in '{{function_node f}} Header mismatch'
 SMALLEST_TIMEOUT_S = 0.001  # s; a deadline that has passed is given to a server as this
 
 
@@ -135,6 +137,7 @@ def megabytes(n_bytes: int) -> str:
 
 
 def first_line(message: str) -> str:
-    """Returns what a model server says without TensorFlow's names of the nodes that said it."""
-    lines = [line.strip() for line in message.splitlines()]
+    """Returns the first line of what a model server says, without the names of the nodes of the
+    graph that TensorFlow puts before it."""
+    lines = [NODE_NAMES.sub('', line).strip() for line in message.splitlines()]
     return next((line for line in lines if line), 'it gives no reason')

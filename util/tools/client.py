@@ -169,7 +169,6 @@ def _parser():
         prog='python -m util.tools.client',
         description='Sends audio files to a model server and prints what it recognises, as '
         'file<TAB>text in the order of the files. The exit status is 1 if a file failed.',
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     parser.add_argument(
         'files', metavar='FILE', nargs='+', help='audio file in any format that the trainer reads'
@@ -180,49 +179,62 @@ def _parser():
         type=_address,
         default='localhost:%d' % GRPC_PORT,
         help='HOST:PORT for gRPC, which needs requirements-serving.txt, or http://HOST:PORT for '
-        'REST',
+        'REST; by default %(default)s',
     )
-    parser.add_argument('--model', metavar='NAME', default='deepspeech', help='name of the model')
     parser.add_argument(
-        '--version', metavar='N', type=_positive(int), help='version of the model, else the newest'
+        '--model',
+        metavar='NAME',
+        default='deepspeech',
+        help='name of the model; by default %(default)s',
+    )
+    parser.add_argument(
+        '--version',
+        metavar='N',
+        type=_positive(int),
+        help='version of the model; by default the newest',
     )
     parser.add_argument(
         '--signature',
         metavar='NAME',
         default='audio',
         help='signature of the model: audio, which takes whole files, or waveform, which takes '
-        'samples',
+        'samples; by default %(default)s',
     )
     parser.add_argument(
         '--sample-rate',
         metavar='HZ',
         type=_positive(int),
         default=SAMPLE_RATE,
-        help='ds_sample_rate of the model, which the signature waveform needs to be told',
+        help='ds_sample_rate of the model, for the signature waveform; by default %(default)s',
     )
     parser.add_argument(
-        '--jobs', metavar='N', type=_positive(int), default=4, help='requests at a time'
+        '--jobs',
+        metavar='N',
+        type=_positive(int),
+        default=4,
+        help='requests at a time; by default %(default)s',
     )
     parser.add_argument(
         '--timeout',
         metavar='SECONDS',
         type=_positive(float),
         default=60.0,
-        help='time for each file, repeated requests included',
+        help='time for each file, repeated requests included; by default %(default)g',
     )
     parser.add_argument(
         '--retries',
         metavar='N',
         type=_count,
         default=5,
-        help='how often a request is repeated that the server cannot take just now',
+        help='how often a request is repeated that the server cannot take just now; by default '
+        '%(default)s',
     )
     parser.add_argument(
         '--max-message-mb',
         metavar='MB',
         type=_message_size,
         default=256.0,
-        help='size of a message that is sent or received at most',
+        help='size of a message that is sent or received at most; by default %(default)g',
     )
     parser.add_argument('--json', action='store_true', help='print a JSON object for each file')
     return parser
