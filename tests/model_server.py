@@ -37,6 +37,7 @@ import grpc
 import numpy as np
 from google.protobuf import json_format
 
+import served_model
 from served_model import DEFAULT_SIGNATURE, Batching, ServedModel, StatusError, invalid
 from util.tf1 import tf
 
@@ -260,6 +261,7 @@ class RestHandler(http.server.BaseHTTPRequestHandler):
 
     protocol_version = 'HTTP/1.1'
     timeout = 60  # s for a connection without requests
+    disable_nagle_algorithm = True  # which would delay the content behind the header
     service: Service
     max_message_bytes: int
 
@@ -493,7 +495,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument('--batching', action='store_true', help='join requests')
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format='%(message)s')
-    quiet_tensorflow()
+    served_model.quiet_tensorflow()
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -509,11 +511,6 @@ def main(arguments: list[str]) -> int:
         stop,
     )
     return 0
-
-
-def quiet_tensorflow() -> None:
-    """Leaves out TensorFlow's warnings that functions of the 1.x interface are old."""
-    logging.getLogger('tensorflow').setLevel(logging.ERROR)
 
 
 if __name__ == '__main__':

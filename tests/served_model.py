@@ -5,6 +5,7 @@ Sources of the rules and of the messages, all of TensorFlow Serving: servables/t
 predict_util.cc and saved_model_warmup_util.cc, batching/batching_session.cc.
 """
 
+import logging
 import os
 from typing import Any, NamedTuple
 
@@ -39,6 +40,11 @@ class StatusError(Exception):
         super().__init__(message)
         self.code = code
         self.message = message
+
+
+def quiet_tensorflow() -> None:
+    """Leaves out TensorFlow's warnings that functions of the 1.x interface are old."""
+    logging.getLogger('tensorflow').setLevel(logging.ERROR)
 
 
 def invalid(message: str) -> StatusError:

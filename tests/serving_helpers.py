@@ -1,9 +1,11 @@
 """What tests of serving share: small exported models, the stand-in in a process of its own."""
 
 import contextlib
+import io
 import multiprocessing.forkserver
 import os
 import pathlib
+import struct
 import sys
 import threading
 from collections.abc import Iterator
@@ -12,10 +14,12 @@ from unittest import mock
 
 import numpy as np
 import pytest
+import soundfile
 
 import runs
-from helpers import load_config
+from helpers import RATE, load_config, speech
 from util import text
+from util.serving import audio_messages
 from util.tf1 import tf
 
 START_LIMIT_S = 120  # s for a server to load its first version
@@ -112,7 +116,7 @@ def _serve(options, connection, log):
     import model_server
 
     logging.basicConfig(level=logging.INFO, format='%(message)s', stream=sys.stderr, force=True)
-    model_server.quiet_tensorflow()
+    model_server.served_model.quiet_tensorflow()
     stop = threading.Event()
 
     def watch():
@@ -141,3 +145,31 @@ def transcripts(model, contents: list[bytes]) -> list[str]:
         outputs = model.predict(request).outputs
         found.append(tf.make_ndarray(outputs['transcripts'])[0].decode())
     return found
+
+
+def rubbish() -> list[tuple[bytes, str]]:
+    """(what is not the content of a WAV file of 16-bit PCM with speech, words of the error)."""
+    plain = audio_messages.encode_wav(speech(0.5), RATE)
+
+    def encoded(subtype):
+        file = io.BytesIO()
+        soundfile.write(file, speech(0.5), RATE, format='WAV', subtype=subtype)
+        return file.getvalue()
+
+    def promising(n_bytes):
+        """A header that promises so many bytes of audio."""
+        return plain[:40] + struct.pack('<I', n_bytes) + plain[44:]
+
+    return [
+        (b'', 'Data too short'),
+        (b'RIFF', 'Data too short'),
+        (b'<html>Not found</html>' * 100, 'Expected RIFF'),
+        (bytes(range(256)) * 100, 'Expected RIFF'),
+        (encoded('PCM_24'), 'received 24'),
+        (encoded('FLOAT'), 'Expected 1 (PCM)'),
+        (encoded('ULAW'), 'Expected 1 (PCM)'),
+        (promising(0xFFFFFFFE), 'too large'),
+        (promising(0x7FFFFFFE), 'Data too short'),
+        (audio_messages.encode_wav(np.zeros(0), RATE), '400 samples'),
+        (audio_messages.encode_wav(speech(0.02), RATE), '400 samples'),
+    ]

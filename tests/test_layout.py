@@ -11,7 +11,7 @@ from helpers import PROJECT
 # From the top down; what stands in one row doesn't import one another but within its folder
 FLOORS = (
     ('util.tools',),
-    ('DeepSpeech',),
+    ('DeepSpeech', 'util.recognition'),
     ('util.run',),
     ('util.importers',),
     ('util.corpora', 'util.feeding', 'util.graph'),

@@ -1,7 +1,14 @@
 """Cuts a long recording at its pauses into parts that a network can recognise one by one.
 
-A recording of up to LONGEST_S is one part. A longer one is cut in the middle of a pause; where
-there is no pause, two parts overlap, and `joining` drops the words that both have.
+A recording of up to LONGEST_S is one part, unchanged. A longer one is cut
+
+- at each pause of LONG_PAUSE_S or more, because networks are trained on utterances, and long
+  silence within one is something they have not seen;
+- otherwise at the longest pause between SHORTEST_S and LONGEST_S;
+- without any pause after LONGEST_S; the next part begins OVERLAP_S earlier, and `joining` drops the
+  words that both have.
+
+The silence at both ends of a part is left out but for a margin, and so is a part without speech.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,14 +18,18 @@ import numpy as np
 
 from util import audio
 
-SHORTEST_S, LONGEST_S = 5.0, 20.0  # s, length of a part of a longer recording
+SHORTEST_S, LONGEST_S = 5.0, 20.0  # s; a part between two long pauses may be shorter
 OVERLAP_S = 2.0  # s that two parts share where there is no pause
+LONG_PAUSE_S = 0.4  # s
+PAUSE_S = 0.15  # s, shortest pause; the closure of a plosive is shorter
+MARGIN_BEFORE_S, MARGIN_AFTER_S = 0.15, 0.05  # s of silence that a part keeps at its ends; the
+# onset of a consonant may be quiet, and the model of data/digits reads letters into more of it
+SHORTEST_SPEECH_S = 0.1  # s; what is shorter, such as a click, is no word
 FRAME_S = 0.01  # s; the energy is measured in frames, and a cut lies between two of them
 SMOOTHED_FRAMES = 3  # frames over which the energy is averaged
-PAUSE_S = 0.15  # s, shortest pause; the closure of a plosive is shorter
-GOOD_PAUSE_S = 0.4  # s; the first pause of this length is taken, otherwise the longest one
-PAUSE_SHARE = 0.25  # a pause is below this share of the way from the quietest to the loudest, in dB
-SPEECH_RANGE_DB = 5.0  # between the quietest and the loudest frames; less is noise without speech
+QUIET_PERCENTILE, LOUD_PERCENTILE = 5, 99  # of the energies in dB: that of pauses, that of speech
+QUIET_SHARE = 0.25  # what is quiet lies below this share of the way from the one to the other
+QUIET_RANGE_DB = 5.0  # dB by which quiet noise may vary at least
 LEAST_ENERGY = 1.0  # mean square of a sample of 16 bits; less counts as digital silence
 
 
@@ -32,8 +43,7 @@ class Part(NamedTuple):
 
 
 def cut(blocks: Iterable[np.ndarray], sample_rate: int) -> Iterator[Part]:
-    """Yields the parts of a recording, in their order; of a long one, parts without speech are left
-    out.
+    """Yields the parts of a recording, in their order.
 
     Args:
       blocks: the recording, float64 [n_samples] each, in the range of 16-bit integers. It is read
@@ -43,7 +53,7 @@ def cut(blocks: Iterable[np.ndarray], sample_rate: int) -> Iterator[Part]:
     cutter = _Cutter(sample_rate)
     longest, shortest = _frames(LONGEST_S), _frames(SHORTEST_S)
     for block in blocks:
-        cutter.held = np.concatenate([cutter.held, block])
+        cutter.append(block)
         while cutter.n_frames > longest + shortest:
             yield from cutter.next_part(longest)
     if cutter.start == 0 and len(cutter.held) <= LONGEST_S * sample_rate:
@@ -51,7 +61,8 @@ def cut(blocks: Iterable[np.ndarray], sample_rate: int) -> Iterator[Part]:
         return
     while cutter.n_frames > longest:
         yield from cutter.next_part(min(longest, cutter.n_frames - shortest))
-    yield from cutter.last_part()
+    while cutter.n_frames:
+        yield from cutter.next_part(cutter.n_frames, is_last=True)
 
 
 def _frames(seconds):
@@ -71,84 +82,120 @@ class _Cutter:
         self.held, self.start = np.zeros(0), 0
         self._rate = sample_rate
         self._step = round(FRAME_S * sample_rate)  # samples of a frame
-        self._shared_s = 0.0  # s at the start of `held` that the part before holds as well
+        self._energies = np.zeros(0)  # mean square of each whole frame of `held`
+        self._shared = 0  # frames at the start of `held` that the part before holds as well
 
     @property
     def n_frames(self) -> int:
         """Returns the number of whole frames in `held`."""
-        return len(self.held) // self._step
+        return len(self._energies)
 
-    def next_part(self, latest: int) -> list[Part]:
-        """Cuts off the next part, which ends with the frame `latest` at the latest.
+    def append(self, block: np.ndarray) -> None:
+        """Adds the next block, float64 [n_samples].
 
+        The energy is that of the pre-emphasised samples, on which an offset and hum have little
+        influence.
+        """
+        known = self.n_frames * self._step
+        self.held = np.concatenate([self.held, block])
+        n_new = len(self.held) // self._step - self.n_frames
+        samples = self.held[known : known + n_new * self._step]
+        before = self.held[known - 1 : known] if known else samples[:1]
+        emphasised = samples - audio.PREEMPHASIS * np.concatenate([before, samples[:-1]])
+        new = (emphasised.reshape(-1, self._step) ** 2).mean(axis=1)
+        self._energies = np.concatenate([self._energies, new])
+
+    def next_part(self, latest: int, is_last: bool = False) -> list[Part]:
+        """Cuts off the next part.
+
+        Args:
+          latest: frame at which it ends at the latest.
+          is_last: whether the recording ends there.
         Returns:
           A list of the part; an empty one if it has no speech.
         """
-        energies = _energies(self.held[: latest * self._step], self._step)
-        end, next_start = find_cut(energies, _frames(SHORTEST_S), latest)
-        shared_s = (end - next_start) * self._step / self._rate
-        parts = self._part(self.held[: end * self._step], energies[:end], shared_s)
+        energies = in_decibels(self._energies[:latest])
+        is_quiet = energies <= quiet_limit(energies)
+        if is_last:
+            end = next_start = find_long_pause(is_quiet) or latest
+        else:
+            end, next_start = find_cut(is_quiet)
+        overlap = end - next_start
+        loud = np.flatnonzero(~is_quiet[:end])
+        parts = []
+        if len(loud) and loud[-1] + 1 - loud[0] >= _frames(SHORTEST_SPEECH_S):
+            first = 0 if self._shared else max(0, loud[0] - _frames(MARGIN_BEFORE_S))
+            stop = end if overlap else min(end, loud[-1] + 1 + _frames(MARGIN_AFTER_S))
+            parts.append(self._part(int(first), int(stop), overlap))
         self.held = self.held[next_start * self._step :]
         self.start += next_start * self._step
-        self._shared_s = shared_s if parts else 0.0
+        self._energies = self._energies[next_start:]
+        self._shared = overlap if parts else 0
         return parts
 
-    def last_part(self) -> list[Part]:
-        """Returns what is left, as `next_part` does."""
-        return self._part(self.held, _energies(self.held, self._step), 0.0)
+    def _part(self, first, stop, overlap):
+        """Returns the Part of some frames; at its end it shares `overlap` frames with the next."""
+        frame_s = self._step / self._rate
+        return Part(
+            self.held[first * self._step : stop * self._step],
+            self.start / self._rate + first * frame_s,
+            self._shared * frame_s,
+            overlap * frame_s,
+        )
 
-    def _part(self, samples, energies, shared_after_s):
-        """Returns a list of the Part of these samples, empty if they have no speech."""
-        if _is_silent(energies):
-            return []
-        return [Part(samples, self.start / self._rate, self._shared_s, shared_after_s)]
+
+def in_decibels(energies: np.ndarray) -> np.ndarray:
+    """Returns smoothed energies in dB, from 0 for LEAST_ENERGY: float [n_frames] -> float64 of this
+    shape."""
+    padded = np.pad(energies, SMOOTHED_FRAMES // 2, 'edge')
+    smoothed = np.convolve(padded, np.ones(SMOOTHED_FRAMES) / SMOOTHED_FRAMES, 'valid')
+    return 10 * np.log10(np.maximum(smoothed, LEAST_ENERGY))
 
 
-def find_cut(energies: np.ndarray, earliest: int, latest: int) -> tuple[int, int]:
+def quiet_limit(energies: np.ndarray) -> float:
+    """Returns the energy in dB up to which a frame is quiet, given all energies, float
+    [n_frames]."""
+    quiet, loud = np.percentile(energies, (QUIET_PERCENTILE, LOUD_PERCENTILE))
+    return quiet + max(QUIET_RANGE_DB, QUIET_SHARE * (loud - quiet))
+
+
+def find_cut(is_quiet: np.ndarray) -> tuple[int, int]:
     """Finds where a part ends and the next one begins.
 
     Args:
-      energies: float [n_frames], dB.
-      earliest, latest: frames between which to cut.
+      is_quiet: bool [n_frames], for the frames up to the last one at which the part may end.
     Returns:
-      (end, start of the next part), in frames. Both are the middle of the first pause of
-      GOOD_PAUSE_S or more, otherwise that of the longest pause. Without a pause the part ends as
-      late as possible, and the next one begins OVERLAP_S before that.
+      (end, start of the next part), in frames.
     """
-    quiet, loud = np.percentile(energies, (5, 95))
-    is_quiet = energies <= quiet + PAUSE_SHARE * (loud - quiet)
-    edges = np.diff(np.concatenate([[False], is_quiet[earliest:latest], [False]]))
-    borders = (earliest + np.flatnonzero(edges)).tolist()
-    pauses = list(zip(borders[::2], borders[1::2]))
-    lengths = [end - begin for begin, end in pauses]
-    longest = max(lengths, default=0)
-    if longest < _frames(PAUSE_S):
-        return latest, latest - _frames(OVERLAP_S)
-    wanted = min(longest, _frames(GOOD_PAUSE_S))
-    begin, end = next(pause for pause, length in zip(pauses, lengths) if length >= wanted)
-    return (begin + end) // 2, (begin + end) // 2
+    if is_quiet.all():  # speech may begin right behind it, and needs its margin
+        return len(is_quiet), len(is_quiet) - _frames(MARGIN_BEFORE_S)
+    long_pause = find_long_pause(is_quiet)
+    if long_pause:
+        return long_pause, long_pause
+    earliest = _frames(SHORTEST_S)
+    pauses = [(end - begin, begin) for begin, end in _runs(is_quiet[earliest:])]
+    length, begin = max(pauses, default=(0, 0))
+    if length >= _frames(PAUSE_S):
+        middle = earliest + begin + length // 2
+        return middle, middle
+    return len(is_quiet), len(is_quiet) - _frames(OVERLAP_S)
 
 
-def _energies(samples, step):
-    """Measures the energy of each frame.
-
-    It is that of the pre-emphasised samples, on which an offset and hum have little influence.
+def find_long_pause(is_quiet: np.ndarray) -> int | None:
+    """Returns the middle of the first pause of LONG_PAUSE_S or more that comes after speech, in
+    frames; None if there is none.
 
     Args:
-      samples: float64 [n_samples], in the range of 16-bit integers.
-      step: samples of a frame.
-    Returns:
-      float64 [n_samples // step], dB, 0 for LEAST_ENERGY or less.
+      is_quiet: bool [n_frames].
     """
-    emphasised = samples[1:] - audio.PREEMPHASIS * samples[:-1]
-    padded = np.concatenate([emphasised[:1], emphasised])  # one value for each sample
-    frames = padded[: len(padded) // step * step].reshape(-1, step)
-    power = np.convolve(
-        (frames**2).mean(axis=1), np.ones(SMOOTHED_FRAMES) / SMOOTHED_FRAMES, 'same'
-    )
-    return 10 * np.log10(np.maximum(power, LEAST_ENERGY))
+    for begin, end in _runs(is_quiet):
+        if begin and end - begin >= _frames(LONG_PAUSE_S):
+            return (begin + end) // 2
+    return None
 
 
-def _is_silent(energies):
-    """Tells whether the energies in dB, float64 [n_frames], vary too little for speech."""
-    return not len(energies) or energies.max() - np.percentile(energies, 10) < SPEECH_RANGE_DB
+def _runs(values):
+    """Lists (begin, end) of each run of True in a bool array."""
+    edges = np.diff(np.concatenate([[False], values, [False]]))
+    borders = np.flatnonzero(edges).tolist()
+    return list(zip(borders[::2], borders[1::2]))

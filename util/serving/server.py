@@ -1,12 +1,11 @@
 """What the two ways of talking to a model server share: the model that is asked for, the answers,
 and errors in words that say what to do.
 
-A connection is an object with the methods of `Connection`: rest.RestConnection speaks REST,
-prediction_service.GrpcConnection speaks gRPC.
+A connection is an object with the methods of `Connection`: rest_connection.RestConnection speaks
+REST, grpc_connection.GrpcConnection speaks gRPC.
 """
 
 import re
-from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from util import errors
@@ -77,9 +76,6 @@ class Connection(Protocol):
     def close(self) -> None:
         """Ends the connection."""
         ...
-
-
-Connect = Callable[[str, int], Connection]  # (address, limit of a message in bytes)
 
 
 def no_server(address: str, reason: str) -> ServerError:

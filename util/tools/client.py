@@ -12,6 +12,7 @@ now is repeated. A file that fails is named on the standard error; the exit stat
 import argparse
 import concurrent.futures
 import json
+import os
 import pathlib
 import sys
 from collections.abc import Callable, Iterator
@@ -23,9 +24,10 @@ if not __package__:  # run as a file, which leaves the project's folder out of s
 from util import errors
 from util.serving import server
 
-GRPC_PORT, REST_PORT = 8500, 8501  # TensorFlow Serving's defaults
+GRPC_PORT = 8500  # TensorFlow Serving's default
 SAMPLE_RATE = 16000  # Hz, the trainer's default
 LARGEST_MESSAGE_MB = 2047  # of gRPC
+DIGITS = 4  # behind the point of a number in JSON
 
 
 class Answer(NamedTuple):
@@ -63,12 +65,12 @@ def connect(address: str, message_limit: int) -> server.Connection:
       ServerError: gRPC is not installed.
     """
     if address.startswith(('http://', 'https://')):
-        from util.serving import rest
+        from util.serving import rest_connection
 
-        return rest.RestConnection(address, message_limit)
-    from util.serving import prediction_service
+        return rest_connection.RestConnection(address, message_limit)
+    from util.serving import grpc_connection
 
-    return prediction_service.GrpcConnection(address, message_limit)
+    return grpc_connection.GrpcConnection(address, message_limit)
 
 
 def recognise(
@@ -125,7 +127,7 @@ def _in_order(function: Callable, items: list, jobs: int) -> Iterator:
     try:
         yield from pool.map(function, items)
     finally:  # after Ctrl-C, what has not begun does not begin
-        pool.shutdown(cancel_futures=True)
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _run(options, connection):
@@ -141,25 +143,37 @@ def _run(options, connection):
         sample_rate=options.sample_rate,
     )
     failed = 0
-    for answer in answers:
-        if answer.error is not None:
-            failed += 1
-            print('error: %s: %s' % (answer.filename, answer.error), file=sys.stderr)
-        if options.json:
-            print(_json_line(answer), flush=True)
-        elif answer.error is None:
-            print('%s\t%s' % (answer.filename, answer.outputs['transcripts']), flush=True)
+    try:
+        for answer in answers:
+            if answer.error is not None:
+                failed += 1
+                print('error: %s: %s' % (answer.filename, answer.error), file=sys.stderr)
+            if options.json:
+                print(_json_line(answer), flush=True)
+            elif answer.error is None:
+                print('%s\t%s' % (answer.filename, answer.outputs['transcripts']), flush=True)
+    except BrokenPipeError:  # the program that reads the standard output has closed it
+        # so that Python, which tries to write the rest when it ends, has nothing to report
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return int(failed > 0)
+    except OSError as error:
+        raise errors.DeepSpeechError(
+            'the standard output cannot be written: %s' % error.strerror
+        ) from None
     if failed and len(options.files) > 1:
         print('%d of %d files failed' % (failed, len(options.files)), file=sys.stderr)
-    return 1 if failed else 0
+    return int(failed > 0)
 
 
 def _json_line(answer):
     """Returns an Answer as a JSON object in one line."""
     if answer.error is not None:
         return json.dumps({'file': answer.filename, 'error': answer.error})
-    named = {'transcripts': 'transcript', 'log_probabilities': 'log_probability'}
-    outputs = {named.get(name, name): value for name, value in sorted(answer.outputs.items())}
+    named = {'transcripts': 'text', 'log_probabilities': 'log_probability'}
+    outputs = {
+        named.get(name, name): round(value, DIGITS) if isinstance(value, float) else value
+        for name, value in sorted(answer.outputs.items())
+    }
     return json.dumps({'file': answer.filename, **outputs}, ensure_ascii=False)
 
 
@@ -179,62 +193,62 @@ def _parser():
         type=_address,
         default='localhost:%d' % GRPC_PORT,
         help='HOST:PORT for gRPC, which needs requirements-serving.txt, or http://HOST:PORT for '
-        'REST; by default %(default)s',
+        'REST (default: %(default)s)',
     )
     parser.add_argument(
         '--model',
         metavar='NAME',
         default='deepspeech',
-        help='name of the model; by default %(default)s',
+        help='name of the model (default: %(default)s)',
     )
     parser.add_argument(
         '--version',
         metavar='N',
         type=_positive(int),
-        help='version of the model; by default the newest',
+        help='version of the model (default: the newest)',
     )
     parser.add_argument(
         '--signature',
         metavar='NAME',
         default='audio',
         help='signature of the model: audio, which takes whole files, or waveform, which takes '
-        'samples; by default %(default)s',
+        'samples (default: %(default)s)',
     )
     parser.add_argument(
         '--sample-rate',
         metavar='HZ',
         type=_positive(int),
         default=SAMPLE_RATE,
-        help='ds_sample_rate of the model, for the signature waveform; by default %(default)s',
+        help='ds_sample_rate of the model, for the signature waveform (default: %(default)s)',
     )
     parser.add_argument(
         '--jobs',
         metavar='N',
         type=_positive(int),
         default=4,
-        help='requests at a time; by default %(default)s',
+        help='requests at a time (default: %(default)s)',
     )
     parser.add_argument(
         '--timeout',
         metavar='SECONDS',
         type=_positive(float),
         default=60.0,
-        help='time for each file, repeated requests included; by default %(default)g',
+        help='time for each file, repeated requests included (default: %(default)g)',
     )
     parser.add_argument(
         '--retries',
         metavar='N',
         type=_count,
         default=5,
-        help='how often a request is repeated that the server cannot take just now; by default '
-        '%(default)s',
+        help='how often a request is repeated that the server cannot take just now '
+        '(default: %(default)s)',
     )
     parser.add_argument(
         '--max-message-mb',
         metavar='MB',
         type=_message_size,
         default=256.0,
-        help='size of a message that is sent or received at most; by default %(default)g',
+        help='size of a message that is sent or received at most (default: %(default)g)',
     )
     parser.add_argument('--json', action='store_true', help='print a JSON object for each file')
     return parser

@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import io
 import json
 import logging
 import os
@@ -202,9 +203,9 @@ class Output:
             len(options.files) > 1 or os.path.isdir(options.files[0])
         )
         self._separator = SPACE if SPACE in network.alphabet else ''
-        if sys.stdout is not None:
+        if isinstance(sys.stdout, io.TextIOWrapper):
             # names of files that are not UTF-8 come out as they are
-            sys.stdout.reconfigure(encoding='utf-8', errors='surrogateescape')  # type: ignore
+            sys.stdout.reconfigure(encoding='utf-8', errors='surrogateescape')
 
     def checked(self, task: Task) -> Task:
         """Returns a task with an exclusion reason if its subtitles would overwrite a file."""

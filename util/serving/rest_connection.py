@@ -91,12 +91,12 @@ class RestConnection:
                 stream=True,
                 allow_redirects=False,
             ) as response:
-                content = b''
+                content = bytearray()
                 for block in response.iter_content(BLOCK_BYTES):
                     content += block
                     if time.monotonic() > deadline:
                         raise server.no_answer_in_time(timeout_s)
-                return self._read(response.status_code, content, model, body)
+                return self._read(response.status_code, bytes(content), model, body)
         except requests.Timeout:
             raise server.no_answer_in_time(timeout_s) from None
         except requests.ConnectionError as error:
