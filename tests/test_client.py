@@ -9,6 +9,7 @@ import itertools
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -409,6 +410,17 @@ def test_what_may_not_be_repeated_is_not(retry, retries, timeout_s, attempts, me
     assert clock.now < timeout_s
 
 
+def test_an_answer_that_comes_too_late_is_told_with_the_whole_time():
+    clock = Clock()
+    errors = iter([server.busy('not now'), server.no_answer_in_time(59.9)])
+
+    def request(left_s):
+        raise next(errors)
+
+    with pytest.raises(ServerError, match=r'^no answer within 60 s \(--timeout\) \(2 attempts\)$'):
+        retrying.call(request, 60.0, 5, clock.sleep, clock)
+
+
 @contextlib.contextmanager
 def http_server(answers):
     """The address of a server that gives each request the next (status, body)."""
@@ -489,6 +501,25 @@ def test_other_answers_of_http_are_not_repeated(capsys, quickly, spoken, status,
         status, out, [line] = run(capsys, '--server', address, next(iter(spoken)))
     assert (status, out) == (1, [])
     assert words in line and 'attempts' not in line
+
+
+def test_an_answer_that_stops_half_way_is_given_up(capsys, quickly, spoken):
+    with contextlib.closing(socket.create_server(('127.0.0.1', 0))) as listening:
+
+        def answer():
+            connection, _ = listening.accept()
+            connection.recv(1 << 16)
+            connection.sendall(b'HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{')
+            connection.recv(1)  # until the client closes it
+            connection.close()
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        address = 'http://127.0.0.1:%d' % listening.getsockname()[1]
+        status, out, [line] = run(capsys, '--server', address, '--timeout', 0.5, next(iter(spoken)))
+        thread.join()
+    assert (status, out) == (1, [])
+    assert line == 'error: no answer within 0.5 s (--timeout)'
 
 
 class Flaky(prediction_service_pb2_grpc.PredictionServiceServicer):

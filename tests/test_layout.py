@@ -14,7 +14,7 @@ FLOORS = (
     ('DeepSpeech', 'util.recognition'),
     ('util.run',),
     ('util.importers',),
-    ('util.corpora', 'util.feeding', 'util.graph'),
+    ('util.corpora', 'util.feeding', 'util.graph', 'util.serving'),
     ('util',),
 )
 

@@ -147,7 +147,11 @@ def test_overlapping_parts_have_no_word_twice_and_none_cut_in_two(
     network.gives_logits = gives_logits
     if not gives_logits:
         heard = network.recognise
-        network.recognise = lambda features: [each._replace(logits=None) for each in heard(features)]
+
+        def without_logits(features):
+            return [each._replace(logits=None) for each in heard(features)]
+
+        network.recognise = without_logits
     [(_, outcome)] = outcomes(network, [task], with_times=with_times)
     assert len(network.batches[0]) > 1
     assert outcome.text == ' '.join(word)

@@ -22,9 +22,7 @@ def scored(*rows):
 def test_figures():
     score, returned = scored(('one two', 'one too', 2.0), ('three', 'three four', 4.0))
     assert returned == [None, None]
-    assert score.figures() == (
-        'loss 3.000000, WER 66.67% [2/3: 1 ins, 0 del, 1 sub], CER 50.00%'
-    )
+    assert score.figures() == ('loss 3.000000, WER 66.67% [2/3: 1 ins, 0 del, 1 sub], CER 50.00%')
 
 
 def test_the_loss_is_left_out_unless_it_is_known_of_all():

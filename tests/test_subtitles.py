@@ -15,8 +15,7 @@ def spoken(sentence, start_s=0.0, word_s=0.5):
 def test_srt():
     words = [*spoken('one two', 1.0), Word('three', 3661.2345, 3662.5, 1.0)]
     assert subtitles.write(words, 'srt') == (
-        '1\n00:00:01,000 --> 00:00:02,000\none two\n\n'
-        '2\n01:01:01,234 --> 01:01:02,500\nthree\n\n'
+        '1\n00:00:01,000 --> 00:00:02,000\none two\n\n2\n01:01:01,234 --> 01:01:02,500\nthree\n\n'
     )
 
 

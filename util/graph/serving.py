@@ -20,6 +20,7 @@ from util.tf1 import tf
 BLOCK = 1 << 14  # samples that are resampled at once, so that memory is bounded
 HALF_LENGTH = 10  # of the resampling filter, in periods of the lower rate (scipy.signal)
 KAISER_BETA = 5.0  # of the resampling filter's window (scipy.signal)
+SHOWN_VALUES = 8  # of a tensor in an error
 MAX_DECODED = 4  # files of a batch that are decoded and resampled at a time
 
 
@@ -27,15 +28,36 @@ MAX_DECODED = 4  # files of a batch that are decoded and resampled at a time
 
 
 def check(tensor, *conditions):
-    """Returns the tensor, behind conditions; where one is false, the request fails with its words.
+    """Returns the tensor, behind conditions; the first that is false fails the request with its
+    words.
 
     Args:
       tensor: any tensor.
       conditions: (bool scalar, words, tensor to show) each.
     """
-    asserts = [tf.debugging.Assert(fine, [words, shown], 8) for fine, words, shown in conditions]
-    with tf.control_dependencies(asserts):
+    asserts = []
+    for fine, words, shown in conditions:
+        with tf.control_dependencies(asserts[-1:]):  # in order
+            asserts.append(tf.debugging.Assert(fine, [words, shown], SHOWN_VALUES))
+    with tf.control_dependencies(asserts[-1:]):
         return tf.identity(tensor)
+
+
+def of_declared_shape(placeholder):
+    """Checks that what is fed has the placeholder's rank and sizes, which a server does not do.
+
+    Returns:
+      The tensor, with the declared shape.
+    """
+    declared = placeholder.shape.as_list()
+    # the raw operations look at what was fed; tf.shape and tf.rank believe the declaration
+    shape = tf.raw_ops.Shape(input=placeholder)
+    sizes = tf.concat([shape, tf.zeros([len(declared)], tf.int32)], 0)[: len(declared)]
+    wanted = [tf.equal(sizes[i], size) for i, size in enumerate(declared) if size is not None]
+    fits = tf.reduce_all([tf.equal(tf.raw_ops.Rank(input=placeholder), len(declared)), *wanted])
+    name = placeholder.op.name.rpartition('/')[2]
+    words = '%s must have the shape %s; it has' % (name, placeholder.shape)
+    return tf.ensure_shape(check(placeholder, (fits, words, shape)), declared)
 
 
 def checked_features(windows, seq_len):
@@ -309,9 +331,10 @@ def features_signatures(config, alphabet, recognise):
       them, signatures).
     """
     inputs = tf.placeholder(tf.float32, [None, None, config.n_features], 'input')
-    whole = tf.fill([tf.shape(inputs)[0]], tf.shape(inputs)[1])
+    windows = of_declared_shape(inputs)
+    whole = tf.fill([tf.shape(windows)[0]], tf.shape(windows)[1])
     length = tf.placeholder_with_default(whole, [None], 'input_length')
-    windows, seq_len = checked_features(inputs, length)
+    windows, seq_len = checked_features(windows, of_declared_shape(length))
     found = recognise(records.Batch(windows, seq_len, None, None))
     both, notebooks = {'input': inputs, 'input_length': length}, {'outputs': found.labels[None]}
     logits = tf.transpose(found.logits, [1, 0, 2])
@@ -343,13 +366,14 @@ def audio_signatures(config, alphabet, recognise):
 
     with tf.name_scope('audio'):
         contents = tf.placeholder(tf.string, [None], 'audio_bytes')
-        decoded, n_decoded, seconds = decode_wavs(contents, rate)
+        decoded, n_decoded, seconds = decode_wavs(of_declared_shape(contents), rate)
         of_files = {**transcribed(decoded, n_decoded), 'seconds': seconds}
     with tf.name_scope('waveform'):
         samples = tf.placeholder(tf.float32, [None, None], 'samples')
         lengths = tf.placeholder(tf.int32, [None], 'sample_length')
-        seconds = tf.cast(lengths, tf.float32) / rate
-        of_samples = {**transcribed(samples, lengths), 'seconds': seconds}
+        given = of_declared_shape(samples), of_declared_shape(lengths)
+        seconds = tf.cast(given[1], tf.float32) / rate
+        of_samples = {**transcribed(*given), 'seconds': seconds}
     return {
         'audio': ({'audio_bytes': contents}, of_files),
         'waveform': ({'samples': samples, 'sample_length': lengths}, of_samples),

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 from util import config as settings, errors, text
 from util.graph import run_state
-from util.graph import run_state
 from util.recognition import frozen_graphs
 from util.recognition.network import Features, ModelError, Network, WindowNetwork, check_fit
 from util.run import checkpoint_files, description as descriptions, export_folder

@@ -100,6 +100,8 @@ class RestConnection:
         except requests.Timeout:
             raise server.no_answer_in_time(timeout_s) from None
         except requests.ConnectionError as error:
+            if time.monotonic() > deadline:  # an answer that stops half-way ends so
+                raise server.no_answer_in_time(timeout_s) from None
             raise server.no_server(self._address, _reason(error)) from None
         except (requests.RequestException, ValueError) as error:
             raise ServerError('%s: %s' % (self._address, _reason(error))) from None

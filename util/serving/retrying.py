@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from util.serving import server
 from util.serving.server import ServerError
 
 FIRST_PAUSE_S = 0.2  # s; each pause is twice as long as the one before
@@ -49,6 +50,8 @@ def call(
             if error.retry and attempts <= retries and clock() + pause < deadline:
                 sleep(pause)
                 continue
-            if attempts == 1:
-                raise
-            raise ServerError('%s (%d attempts)' % (error, attempts)) from None
+            if isinstance(error, server.NoAnswerInTime):
+                error = server.no_answer_in_time(timeout_s)  # of which it had only the rest
+            raise ServerError(
+                str(error) if attempts == 1 else '%s (%d attempts)' % (error, attempts)
+            ) from None

@@ -48,6 +48,10 @@ class ServerError(errors.DeepSpeechError):
         self.retry = retry
 
 
+class NoAnswerInTime(ServerError):
+    """The time that a request was given is over."""
+
+
 class Connection(Protocol):
     """A connection to a model server; several threads may use it at the same time."""
 
@@ -94,9 +98,9 @@ def no_signature(model: Model, known: set[str] | None = None) -> ServerError:
     return ServerError('%s has no signature %r%s' % (model, model.signature, having))
 
 
-def no_answer_in_time(timeout_s: float) -> ServerError:
+def no_answer_in_time(timeout_s: float) -> NoAnswerInTime:
     """Returns the error of an answer that took too long."""
-    return ServerError('no answer within %.3g s (--timeout)' % timeout_s)
+    return NoAnswerInTime('no answer within %.3g s (--timeout)' % timeout_s)
 
 
 def busy(reason: str) -> ServerError:
