@@ -157,7 +157,7 @@ def test_the_best_checkpoint_is_taken_if_it_is_of_the_run(tmp_path, best_dev_los
     assert models.open_model(str(tmp_path), tools()).sample_rate == taken
 
 
-def test_a_checkpoint_without_a_description_needs_the_settings_of_its_features(tmp_path):
+def test_a_checkpoint_without_a_description_needs_the_settings_of_its_features(tmp_path, caplog):
     config = load_config(**SMALL)
     path, _ = save(tmp_path / 'described', config)
     bare, _ = save(tmp_path / 'bare', config, described=False)

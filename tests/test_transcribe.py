@@ -21,6 +21,7 @@ from helpers import PROJECT, speech, write_broken_flac, write_manifest, write_wa
 from serving_helpers import export_small
 from util import config as settings
 from util.recognition import models
+from util.tf1 import tf
 from util.tools import transcribe
 
 COMMAND = [sys.executable, '-m', 'util.tools.transcribe']
@@ -273,6 +274,19 @@ def test_settings_for_a_model_that_does_not_describe_itself(run, clips, tmp_path
 def test_a_model_that_describes_itself_ignores_the_settings(run, model, clips):
     given = {'n_hidden': 3, 'nonsense': 1}
     assert run(model, clips[0], settings_given=given)[0] == 0
+
+
+def test_an_error_of_tensorflow_is_one_line(run, model, clips, opened, monkeypatch):
+    def fail(features):
+        raise tf.errors.ResourceExhaustedError(None, None, 'OOM when allocating\n\nmore')
+
+    monkeypatch.setattr(opened, 'recognise', fail)
+    status, out, err = run(model, *clips)
+    assert (status, out) == (1, '')
+    assert err == (
+        'error: the model cannot be run: OOM when allocating; a smaller --batch-size needs less '
+        'memory\n'
+    )
 
 
 @pytest.mark.parametrize(

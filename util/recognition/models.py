@@ -1,6 +1,7 @@
 """Opens a model: an exported one, a checkpoint, or a frozen graph."""
 
 import dataclasses
+import logging
 import os
 import re
 from collections.abc import Callable
@@ -13,9 +14,11 @@ from util.recognition.network import Features, ModelError, Network, WindowNetwor
 from util.run import checkpoint_files, description as descriptions, export_folder
 from util.tf1 import tf
 
+log = logging.getLogger(__name__)
+
 KINDS = (
     'an exported model (a folder with saved_model.pb, or with such folders named 1, 2, ...), '
-    'a checkpoint, a folder of checkpoints, or a frozen graph of DeepSpeech 0.1 to 0.9'
+    'a checkpoint, a folder of checkpoints, or a frozen graph of DeepSpeech 0.1 or 0.9'
 )
 VARIABLES = os.path.join('variables', 'variables.index')  # of a complete exported model
 CHECKPOINT_FILES = re.compile(r'(.*)\.(index|meta|data-\d+-of-\d+)')
@@ -156,9 +159,23 @@ def _description_of_export(path, graph):
 def _described_or_set(path, description, tools):
     """Returns the Features and the alphabet of a description, or without one of the settings."""
     if description is None:
-        config = tools.load_settings()
-        return _features_of(config), text.load_alphabet(config.alphabet)
+        config, alphabet = _settings_for(path, tools)
+        return _features_of(config), alphabet
     return _features_of(_config_of(path, description)), text.Alphabet(description['alphabet'])
+
+
+def _settings_for(path, tools):
+    """Returns the Config and the alphabet of the settings, for a model that does not describe
+    itself. The log names those that no weights can contradict."""
+    config = tools.load_settings()
+    log.warning(
+        '%s does not describe itself; it is used with ds_sample_rate=%d, ds_n_input=%d, '
+        'ds_n_context=%d, ds_feature_stride=%d, ds_alphabet=%s',
+        path,
+        *_features_of(config),
+        config.alphabet,
+    )
+    return config, text.load_alphabet(config.alphabet)
 
 
 def _features_of(config):
@@ -238,8 +255,7 @@ def _set_for_checkpoint(path, tools):
     if geometry is None:
         raise ModelError('%s is not a checkpoint of this network' % path)
     rnn, n_features, n_hidden_1, n_hidden_2, n_cell_dim, n_hidden_5, n_character = geometry.values()
-    config = tools.load_settings()
-    alphabet = text.load_alphabet(config.alphabet)
+    config, alphabet = _settings_for(path, tools)
     check_fit(path, n_features, n_character, _features_of(config), alphabet)
     config = dataclasses.replace(
         config,

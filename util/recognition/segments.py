@@ -22,8 +22,9 @@ SHORTEST_S, LONGEST_S = 5.0, 20.0  # s; a part between two long pauses may be sh
 OVERLAP_S = 2.0  # s that two parts share where there is no pause
 LONG_PAUSE_S = 0.4  # s
 PAUSE_S = 0.15  # s, shortest pause; the closure of a plosive is shorter
-MARGIN_BEFORE_S, MARGIN_AFTER_S = 0.15, 0.03  # s of silence that a part keeps at its ends; the
-# onset of a consonant may be quiet, and the model of data/digits reads letters into more of it
+# Silence that a part keeps at its ends. The onset of a consonant may be quiet. The model of
+# data/digits, trained on clips without silence, hears letters in more than this at the end.
+MARGIN_BEFORE_S, MARGIN_AFTER_S = 0.15, 0.03  # s
 SHORTEST_SPEECH_S = 0.1  # s; what is shorter, such as a click, is no word
 FRAME_S = 0.01  # s; the energy is measured in frames, and a cut lies between two of them
 SMOOTHED_FRAMES = 3  # frames over which the energy is averaged

@@ -18,6 +18,7 @@ from util.recognition.alignment import SPACE
 from util.recognition.inputs import STANDARD_INPUT, Task
 from util.recognition.network import ModelError, Network
 from util.recognition.pipeline import Failure, Transcript
+from util.tf1 import tf
 
 MAX_JOBS = 4  # reader threads
 MS_DIGITS, CONFIDENCE_DIGITS = 3, 4  # decimals of times in seconds and of confidences
@@ -33,8 +34,8 @@ def run(options: argparse.Namespace) -> int:
     Returns:
       The exit status: 1 if a file could not be transcribed, otherwise 0.
     Raises:
-      DeepSpeechError: the options do not go together, the model cannot be used, or the standard
-        output cannot be written.
+      DeepSpeechError: the options do not go together, the model cannot be used or run, or the
+        standard output cannot be written.
     """
     logging.basicConfig(level=logging.WARNING, format='%(message)s', stream=sys.stderr, force=True)
     logging.getLogger('tensorflow').setLevel(logging.ERROR)
@@ -46,7 +47,14 @@ def run(options: argparse.Namespace) -> int:
             standard_input = stack.enter_context(_standard_input_as_file())
         tasks = inputs.list_tasks(options.files, network.alphabet, standard_input)
         output = Output(options, network)
-        return _transcribe(network, [output.checked(task) for task in tasks], output, options)
+        tasks = [output.checked(task) for task in tasks]
+        try:
+            return _transcribe(network, tasks, output, options)
+        except tf.errors.OpError as error:
+            raise errors.DeepSpeechError(
+                'the model cannot be run: %s; a smaller --batch-size needs less memory'
+                % errors.first_line(error)
+            ) from None
 
 
 def _check(options):
