@@ -24,7 +24,16 @@ from util.feeding import data_sets  # noqa: E402
 
 DATA_VARIABLE = 'DEEPSPEECH_TEST_DATA'
 DATA = pathlib.Path(os.environ.get(DATA_VARIABLE) or os.path.join(PROJECT, '..', 'shared', 'data'))
+SERVERS = {'running', 'strict', 'joining', 'other'}  # fixtures of those that start a server
 ABSENT = 'no shared speech data of %s'  # the reason of a test that is skipped for want of a corpus
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Gives the marker `run` to each test that uses a model server in a process of its own."""
+    for item in items:
+        if SERVERS.intersection(item.fixturenames):
+            item.add_marker('run')
 
 
 @pytest.hookimpl(wrapper=True)

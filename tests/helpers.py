@@ -89,9 +89,21 @@ def make_corpus(folder: pathlib.Path) -> pathlib.Path:
     return folder
 
 
+def unoptimised(cpus: int = 1) -> tf.ConfigProto:
+    """Returns the options of a session that runs its graph as it was built; to optimise it takes
+    longer than to run it once. For comparisons of our own graphs with each other only.
+
+    Args:
+      cpus: logical CPU devices.
+    """
+    options = tf.ConfigProto(device_count={'CPU': cpus})
+    options.graph_options.rewrite_options.disable_meta_optimizer = True
+    return options
+
+
 def run_graph(build: Callable, feed: dict | None = None, seed: int = 1):
     """Returns the values of what build() puts into a new graph, its variables initialised."""
-    with tf.Graph().as_default(), tf.Session() as session:
+    with tf.Graph().as_default(), tf.Session(config=unoptimised()) as session:
         tf.set_random_seed(seed)
         fetches = build()
         session.run(tf.global_variables_initializer())

@@ -99,6 +99,7 @@ def assert_measured(step, implementation):
     assert 0 < step['seconds'] < 60 and step['process_mb'] > step['memory_mb'] > 0
 
 
+@pytest.mark.run
 def test_a_step_is_measured_in_a_process_of_its_own():
     assert_measured(benchmark.measure('step', 'own', 8, 3, 11), 'own')
 

@@ -198,6 +198,7 @@ def exit_at_once(path):
     os._exit(3)
 
 
+@pytest.mark.run
 def test_a_process_that_is_ended_from_outside_is_an_error_and_no_hang(tmp_path, monkeypatch):
     monkeypatch.setattr(convert, 'WORTH_PROCESSES', 1)
     source = write_raw(tmp_path / 'raw' / 'a.raw', speech(0.1))
@@ -275,6 +276,7 @@ def is_running(process):
         return False
 
 
+@pytest.mark.run
 def test_work_interrupted_by_kill_9_goes_on_where_it_stopped(tmp_path):
     samples = {'%02d.raw' % i: speech(0.2 + 0.01 * i, seed=i) for i in range(20)}
     for name in samples:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import DeepSpeech
-from helpers import load_config
+from helpers import load_config, unoptimised
 from util import records
 from util.graph import gradients as gradients_module
 from util.tf1 import tf
@@ -99,7 +99,7 @@ class Trainer:
                     None,
                 )
             self.weights = tf.trainable_variables()
-            self.session = tf.Session(config=tf.ConfigProto(device_count={'CPU': towers}))
+            self.session = tf.Session(config=unoptimised(towers))
             self.session.run(tf.global_variables_initializer())
             variables = tf.global_variables()
             self.initialisers = [v.initializer for v in variables]
@@ -273,7 +273,7 @@ def test_sums_are_not_trained():
 def by_hand(build, batches, **values):
     """Mean gradients of hand-worked batches (gradient [2], mean loss, weight, utterances, labels)
     for one variable."""
-    with tf.Graph().as_default(), tf.Session() as session:
+    with tf.Graph().as_default(), tf.Session(config=unoptimised()) as session:
         variable = tf.get_variable('w', [2])
         sums = gradients_module.Accumulators([variable], gradients_module.batch_counter())
         config = load_config(**values)
@@ -346,7 +346,7 @@ def test_the_norm_is_clipped_after_the_elements():
     ],
 )
 def test_clipping(values, expected):
-    with tf.Graph().as_default(), tf.Session() as session:
+    with tf.Graph().as_default(), tf.Session(config=unoptimised()) as session:
         pairs = [(tf.constant([3.0, -4.0]), 'a'), (tf.constant([12.0]), 'b')]
         clipped = gradients_module.clip(pairs, load_config(**values))
         assert [name for _, name in clipped] == ['a', 'b']
@@ -363,7 +363,7 @@ def test_clipping_that_is_off_adds_nothing():
 
 
 def test_the_batches_of_an_update_drop_other_units():
-    with tf.Graph().as_default(), tf.Session() as session:
+    with tf.Graph().as_default(), tf.Session(config=unoptimised()) as session:
         step, n_batches = tf.constant(5, tf.int64), tf.placeholder(tf.int64, [])
         config = load_config(random_seed=7)
         seed = DeepSpeech._dropout_seed(config, step, n_batches)

@@ -473,6 +473,7 @@ def wait_until(condition, limit_s=LIMIT_S):
         time.sleep(0.05)
 
 
+@pytest.mark.run
 def test_a_new_version_takes_over_while_requests_run(exported, other, tmp_path):
     folder = tmp_path / 'export'
     shutil.copytree(exported, folder)
@@ -526,6 +527,7 @@ def test_a_new_version_takes_over_while_requests_run(exported, other, tmp_path):
         connection.close()
 
 
+@pytest.mark.run
 def test_a_version_that_cannot_be_served_leaves_the_one_before(exported, tmp_path):
     folder = tmp_path / 'export'
     shutil.copytree(exported, folder)

@@ -27,6 +27,7 @@ SMALL = {
     'default_stddev': 0.5,
     'beam_width': 12,
 }
+pytestmark = pytest.mark.run
 VARIABLES = 'variables/variables.data-00000-of-00001'
 
 

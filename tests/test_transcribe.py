@@ -337,6 +337,7 @@ def started(*arguments, **options):
     )
 
 
+@pytest.mark.run
 def test_the_standard_input(model, tmp_path, clips):
     clip = tmp_path / clips[2]
     process = started(model, '-', str(clip), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -347,6 +348,7 @@ def test_the_standard_input(model, tmp_path, clips):
     assert first[1] == second[1] != b''
 
 
+@pytest.mark.run
 def test_a_closed_standard_output_ends_it_quietly(model, tmp_path, clips):
     process = started(model, *[str(tmp_path / clips[0])] * 300, stdout=subprocess.PIPE)
     assert process.stdout.readline().startswith(os.fsencode(tmp_path))
@@ -355,6 +357,7 @@ def test_a_closed_standard_output_ends_it_quietly(model, tmp_path, clips):
     assert process.wait(LIMIT_S) == 0
 
 
+@pytest.mark.run
 def test_ctrl_c_ends_it_quietly(model, long_file):
     process = started(model, *[long_file] * 100, stdout=subprocess.PIPE)
     assert process.stdout.readline()
