@@ -7,6 +7,7 @@ import math
 import os
 import shutil
 import sys
+from typing import TextIO
 
 import tqdm
 
@@ -26,7 +27,7 @@ def set_up_logging() -> None:
 
 
 class Bar(tqdm.tqdm):
-    """A progress bar on the standard output; it writes nothing if that is not a terminal.
+    """A progress bar, on the standard output; it writes nothing if that is not a terminal.
 
     When it is closed, it clears its line for the next message.
 
@@ -36,6 +37,7 @@ class Bar(tqdm.tqdm):
       already: number of items that were done before; they do not count for the speed.
       unit: what follows the numbers, such as B.
       unit_scale: whether large numbers are shortened, as in 2.50M.
+      stream: where the bar goes in place of the standard output.
     """
 
     monitor_interval = 0  # no thread of tqdm's own: with miniters=1 it has nothing to do
@@ -47,6 +49,7 @@ class Bar(tqdm.tqdm):
         already: int = 0,
         unit: str = '',
         unit_scale: bool = False,
+        stream: TextIO | None = None,
     ) -> None:
         form = '{desc} {n_fmt}{unit}'
         if total:
@@ -62,7 +65,7 @@ class Bar(tqdm.tqdm):
             ascii='-#',
             ncols=min(LINE_WIDTH, size.columns - 1),
             nrows=size.lines,
-            file=sys.stdout,
+            file=stream or sys.stdout,
             disable=None,
             leave=False,
             position=0,

@@ -1,5 +1,6 @@
 """A trained network as everything in this folder sees it, whatever kind of file it came from."""
 
+import abc
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -33,7 +34,7 @@ class Recognised(NamedTuple):
     logits: np.ndarray | None  # float32 [n_steps, n_character]; None if the model does not give it
 
 
-class Network:
+class Network(abc.ABC):
     """A network that can be run, with its own features and alphabet.
 
     Attributes:
@@ -48,6 +49,7 @@ class Network:
     step_s: float
     gives_logits: bool
 
+    @abc.abstractmethod
     def features(self, samples: np.ndarray) -> np.ndarray:
         """Computes the features of an utterance, of which `recognise` takes several together.
 
@@ -58,15 +60,14 @@ class Network:
         Raises:
           AudioError: there are too few samples.
         """
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def recognise(self, features: Sequence[np.ndarray]) -> list[Recognised]:
         """Recognises utterances; several threads may call it at the same time.
 
         Args:
           features: those of each utterance, as `features` returns them.
         """
-        raise NotImplementedError
 
 
 class WindowNetwork(Network):

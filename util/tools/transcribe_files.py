@@ -167,11 +167,11 @@ class Progress:
 
     def __init__(self, tasks: list[Task]) -> None:
         self._seconds = 0.0
-        with contextlib.redirect_stdout(sys.stderr):  # where the bar goes
-            self._bar = run_log.Bar('transcribed', None, unit=' s of audio')
-            if not self._bar.disable:
-                self._bar.close()
-                self._bar = run_log.Bar('transcribed', round(_total_seconds(tasks)), unit=' s')
+        self._bar = run_log.Bar('transcribed', None, unit=' s of audio', stream=sys.stderr)
+        if not self._bar.disable:  # else the headers need not be read
+            self._bar.close()
+            total = round(_total_seconds(tasks))
+            self._bar = run_log.Bar('transcribed', total, unit=' s', stream=sys.stderr)
 
     def add(self, seconds: float) -> None:
         """Adds seconds of audio that are done."""
