@@ -165,6 +165,7 @@ def applied(built, *args):
     return built.train(*args), built.applied[-1]
 
 
+@pytest.mark.run  # as long as ten others
 @pytest.mark.parametrize('towers', (1, 2))
 @pytest.mark.parametrize(
     'settings, normalised', [({}, {}), ({}, {'normalize_gradients': 1}), ({'rnn': 'vanilla'}, {})]
