@@ -9,6 +9,7 @@ import pytest
 
 from helpers import load_config
 from util import errors, text
+from util.graph import run_state
 from util.run import checkpoint_files, description
 from util.tf1 import tf
 
@@ -54,7 +55,9 @@ def save(directory, *numbers, shapes=None, relative=True, described=None):
     with tf.Graph().as_default(), tf.Session() as session:
         variables = {name: tf.get_variable(name, shape) for name, shape in shapes.items()}
         if described is not None:
-            start = tf.constant(described)
+            start = tf.constant(
+                run_state.encoded(described) if isinstance(described, str) else described
+            )
             tf.get_variable(
                 'model/description', dtype=start.dtype, initializer=start, trainable=False
             ).initializer.run()

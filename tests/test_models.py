@@ -53,16 +53,13 @@ def save(folder, config, best_dev_loss=None, described=True, seed=3):
             config=config,
             n_character=ALPHABET.n_character,
         )
-        extra = {}
         if described:
             content = description.to_json(description.describe(config, ALPHABET))
-            extra[run_state.DESCRIPTION] = content
+            run_state.description_variable(content)
         if best_dev_loss is not None:
-            extra['run_state/best_dev_loss'] = best_dev_loss
-        for name, value in extra.items():
-            dtype = tf.string if isinstance(value, str) else tf.float64
-            start = tf.constant(value, dtype)
-            tf.get_variable(name, initializer=start, dtype=dtype, trainable=False)
+            start = tf.constant(best_dev_loss, tf.float64)
+            name = 'run_state/best_dev_loss'
+            tf.get_variable(name, initializer=start, dtype=tf.float64, trainable=False)
         session.run(tf.global_variables_initializer())
         weights = session.run({v.op.name: v for v in tf.trainable_variables()})
         path = tf.train.Saver().save(session, str(folder / 'model.ckpt'), seed)

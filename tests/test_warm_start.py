@@ -9,6 +9,7 @@ import pytest
 import DeepSpeech
 from helpers import load_config
 from util import errors, text
+from util.graph import run_state
 from util.run import checkpoint_files, description, warm_start
 from util.tf1 import tf
 
@@ -77,10 +78,7 @@ def save(directory, *numbers, shapes=None, described=None):
     with tf.Graph().as_default(), tf.Session() as session:
         variables = {name: tf.get_variable(name, shape) for name, shape in shapes.items()}
         if described:
-            start = tf.constant(description.to_json(described))
-            tf.get_variable(
-                'model/description', dtype=tf.string, initializer=start, trainable=False
-            ).initializer.run()
+            run_state.description_variable(description.to_json(described)).initializer.run()
         saver = tf.train.Saver()
         for number in numbers:
             for name, value in values_of(shapes, number).items():
@@ -202,8 +200,7 @@ def test_what_training_adds_to_a_checkpoint_is_not_among_the_weights(tmp_path):
         optimizer.minimize(tf.reduce_sum(logits), step)
         tf.get_variable('run_state/epoch', initializer=tf.constant(7), trainable=False)
         tf.get_variable('accumulated/h1', [6, 5], trainable=False)
-        start = tf.constant('{}')
-        tf.get_variable('model/description', initializer=start, dtype=tf.string, trainable=False)
+        run_state.description_variable('{}')
         session.run(tf.global_variables_initializer())
         path = tf.train.Saver().save(
             session, str(tmp_path / 'model.ckpt'), step, write_meta_graph=False

@@ -1,6 +1,8 @@
 """Variables in which a checkpoint keeps more than weights: the state of the run, and the
 description of its model."""
 
+import numpy as np
+
 from util.graph import handles
 from util.tf1 import tf
 
@@ -30,6 +32,12 @@ def state_variables(initial, names):
 
 
 def description_variable(text):
-    """Creates the string variable with which each checkpoint describes its model."""
-    start = tf.constant(text)
-    return tf.get_variable(DESCRIPTION, trainable=False, dtype=tf.string, initializer=start)
+    """Creates the variable with which each checkpoint describes its model: the bytes of a text in
+    UTF-8, uint8 [n], so that every value of a checkpoint is a number."""
+    start = tf.constant(encoded(text))
+    return tf.get_variable(DESCRIPTION, trainable=False, dtype=tf.uint8, initializer=start)
+
+
+def encoded(text):
+    """Returns a text as its bytes in UTF-8, uint8 [n]."""
+    return np.frombuffer(text.encode(), np.uint8)

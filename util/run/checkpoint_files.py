@@ -4,6 +4,8 @@ import glob
 import logging
 import os
 import re
+
+import numpy as np
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -165,7 +167,8 @@ def description(path: str) -> descriptions.Description | None:
     if not reader.has_tensor(run_state.DESCRIPTION):
         return None
     content = reader.get_tensor(run_state.DESCRIPTION)
-    found = descriptions.from_json(content) if isinstance(content, bytes) else None
+    is_text = getattr(content, 'dtype', None) == np.uint8
+    found = descriptions.from_json(content.tobytes()) if is_text else None
     if found is None:
         log.warning('%s: the description of the model is damaged, and is not used', path)
     return found

@@ -159,7 +159,7 @@ class Checkpoints:
     def _description(self):
         """Returns the description of the models of this run, which the graph holds."""
         [variable] = [v for v in tf.global_variables() if v.op.name == run_state.DESCRIPTION]
-        return descriptions.from_json(self._session.run(variable))
+        return descriptions.from_json(self._session.run(variable).tobytes())
 
     def _log_fresh_start(self):
         """Logs that the run starts afresh, and what happens to existing checkpoints."""
