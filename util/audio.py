@@ -5,6 +5,7 @@ import math
 import os
 import re
 import stat
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -46,7 +47,7 @@ def audio_info(filename: str) -> AudioInfo:
     Raises:
       AudioError: the file cannot be opened, is not audio, or its rate is outside SOURCE_RATES.
     """
-    with _open(filename) as file:
+    with open_audio(filename) as file:
         return _checked_info(file, filename)
 
 
@@ -72,15 +73,13 @@ def read_audio(
     Raises:
       AudioError: as `audio_info`; or the data are damaged, or samples are not finite.
     """
-    with _open(filename) as file:
+    with open_audio(filename) as file:
         info = _checked_info(file, filename)
         check_channel(info, channel)
         first, count = segment(info, start_s, stop_s)
-        samples = _read_blocks(file, first, count if stop_s is not None else None)
-    samples = samples.mean(axis=1) if channel is None else samples[:, channel]
-    if not np.abs(samples).max(initial=0.0) < LOUDEST:  # in this form NaN is found as well
-        raise AudioError('samples that are not finite numbers, or absurdly large ones')
-    samples = samples * INT16_SCALE
+        size = max(1, min(file.frames if stop_s is None else count, BLOCK_SAMPLES // file.channels))
+        blocks = list(read_blocks(file, first, None if stop_s is None else count, size))
+    samples = one_channel(blocks[0] if len(blocks) == 1 else np.concatenate(blocks), channel)
     if info.rate != sample_rate and len(samples):
         divisor = math.gcd(info.rate, sample_rate)
         samples = scipy.signal.resample_poly(samples, sample_rate // divisor, info.rate // divisor)
@@ -102,7 +101,7 @@ def check_channel(info: AudioInfo, channel: int | None) -> None:
         raise AudioError('no channel %d: it has %d, counted from 0' % (channel, info.channels))
 
 
-def _open(filename):
+def open_audio(filename: str) -> soundfile.SoundFile:
     """Returns the open soundfile.SoundFile of a regular file.
 
     Raises:
@@ -166,31 +165,50 @@ def _check_sphere(file, filename):
         )
 
 
-def _read_blocks(file, first, count):
-    """Reads the samples of an open file.
+def read_blocks(
+    file: soundfile.SoundFile, first: int, count: int | None, size: int
+) -> Iterator[np.ndarray]:
+    """Yields the samples of an open file in blocks, one or more.
 
     Args:
-      file: soundfile.SoundFile.
+      file: an open file.
       first: the first sample to read.
       count: number of samples to read; None stands for all that follow.
-    Returns:
+      size: samples of a block, but for the last one.
+    Yields:
       float64 [n_samples, channels], from -1 to 1.
     Raises:
       AudioError: the data are damaged.
     """
     left = math.inf if count is None else count
-    size = max(1, min(file.frames if count is None else count, BLOCK_SAMPLES // file.channels))
-    blocks = []
     try:
         if first:
             file.seek(first)
         while True:
-            blocks.append(file.read(min(size, left), dtype='float64', always_2d=True))
-            left -= len(blocks[-1])
-            if len(blocks[-1]) < size or left <= 0:
-                return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
+            block = file.read(min(size, left), dtype='float64', always_2d=True)
+            left -= len(block)
+            yield block
+            if len(block) < size or left <= 0:
+                return
     except soundfile.LibsndfileError as error:
         raise AudioError('damaged audio: %s' % error.error_string.strip('. \n')) from None
+
+
+def one_channel(samples: np.ndarray, channel: int | None) -> np.ndarray:
+    """Returns one channel, or the mean of all if `channel` is None.
+
+    Args:
+      samples: float64 [n_samples, channels], from -1 to 1.
+      channel: counted from 0.
+    Returns:
+      float64 [n_samples], in the range of 16-bit integers.
+    Raises:
+      AudioError: samples are not finite.
+    """
+    mono = samples.mean(axis=1) if channel is None else samples[:, channel]
+    if not np.abs(mono).max(initial=0.0) < LOUDEST:  # in this form NaN is found as well
+        raise AudioError('samples that are not finite numbers, or absurdly large ones')
+    return mono * INT16_SCALE
 
 
 def resampled_length(n_samples: int, rate: int, sample_rate: int) -> int:

@@ -1,12 +1,10 @@
 """Reads an audio file block by block, so that a recording of any length takes little memory."""
 
 import math
-import os
 from collections.abc import Iterator
 
 import numpy as np
 import scipy.signal
-import soundfile
 
 from util import audio, records
 
@@ -38,38 +36,12 @@ def _source_blocks(utterance, info, multiple):
     """Yields the samples at the rate of the file, float64 [n_samples], one block or more; the
     number of samples of a block is a multiple of `multiple`, but for the last one."""
     first, count = audio.segment(info, utterance.start_s, utterance.stop_s)
-    left = math.inf if utterance.stop_s is None else count  # a header's length is not trusted
     size = max(1, min(info.rate * BLOCK_S, audio.BLOCK_SAMPLES // info.channels) // multiple)
     size *= multiple
-    try:
-        with soundfile.SoundFile(os.open(utterance.wav_filename, os.O_RDONLY)) as file:
-            if first:
-                file.seek(first)
-            while True:
-                samples = file.read(min(size, left), dtype='float64', always_2d=True)
-                left -= len(samples)
-                yield _one_channel(samples, utterance.channel)
-                if len(samples) < size or left <= 0:
-                    return
-    except OSError as error:
-        raise audio.AudioError('cannot be read: %s' % error.strerror) from None
-    except soundfile.LibsndfileError as error:
-        raise audio.AudioError('damaged audio: %s' % error.error_string.strip('. \n')) from None
-
-
-def _one_channel(samples, channel):
-    """Returns one channel, or the mean of all if `channel` is None, in the range of 16-bit
-    integers.
-
-    Args:
-      samples: float64 [n_samples, channels], from -1 to 1.
-    Raises:
-      AudioError: samples are not finite.
-    """
-    mono = samples.mean(axis=1) if channel is None else samples[:, channel]
-    if not np.abs(mono).max(initial=0.0) < audio.LOUDEST:  # in this form NaN is found as well
-        raise audio.AudioError('samples that are not finite numbers, or absurdly large ones')
-    return mono * audio.INT16_SCALE
+    with audio.open_audio(utterance.wav_filename) as file:
+        stop = None if utterance.stop_s is None else count  # a header's length is not trusted
+        for samples in audio.read_blocks(file, first, stop, size):
+            yield audio.one_channel(samples, utterance.channel)
 
 
 def resampled(blocks: Iterator[np.ndarray], up: int, down: int) -> Iterator[np.ndarray]:
