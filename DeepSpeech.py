@@ -22,8 +22,9 @@ import util
 from util import config as settings, errors, gpu, importers, log as run_log, records
 from util import text, website
 from util.feeding import feeder
-from util.graph import gradients, handles, layers, rnn, run_state, serving
+from util.graph import gradients, handles, layers, regularisation, rnn, run_state, serving
 from util.graph.layers import Dropout
+from util.graph.variable_summaries import log_grads_and_vars
 from util.run import checkpoint_files, checkpoints, decoding, reports, run_folder, schedule
 from util.run import description, export_folder, preflight, signals, summaries, warmup
 from util.run.reports import (  # noqa: F401 - names of the notebook
@@ -35,16 +36,11 @@ from util.tf1 import tf
 
 log = logging.getLogger('DeepSpeech')
 
+COMPLETE = 'the training is complete; ds_restore_checkpoint=1 tests and exports'
 MAX_SEARCHES = 32  # limit of the beam searches of a batch that run at the same time
 
 
 # The network
-
-
-def variable_on_cpu(name, shape, initializer):
-    """Creates or reuses a float32 variable of this shape in CPU memory."""
-    with tf.device('/cpu:0'):
-        return tf.get_variable(name=name, shape=shape, initializer=initializer)
 
 
 def BiRNN(batch_x, seq_length, *, config, n_character, dropout=None, is_training=True):
@@ -70,57 +66,26 @@ def BiRNN(batch_x, seq_length, *, config, n_character, dropout=None, is_training
     batch_size = tf.shape(batch_x)[0]
     layer = tf.reshape(tf.transpose(batch_x, [1, 0, 2]), [-1, config.n_features])  # [R, F]
     for index, units in ((1, config.n_hidden_1), (2, config.n_hidden_2), (3, config.n_hidden_3)):
-        layer = _dense(layer, index, units, config, dropout)
+        layer = layers.dense(layer, index, units, config, dropout)
     layer = tf.reshape(layer, [-1, batch_size, config.n_hidden_3])  # [T, B, n_hidden_3]
     layer = _recurrent(layer, seq_length, config, is_training)
     layer = tf.reshape(layer, [-1, config.n_hidden_4])  # [R, n_hidden_4]
-    layer = _drop(layer, config.dropout_of_layer(4), 4, dropout)
-    layer = _dense(layer, 5, config.n_hidden_5, config, dropout)
-    weights, bias = _layer_variables(6, config.n_hidden_5, n_character, config)
+    layer = layers.drop(layer, config.dropout_of_layer(4), 4, dropout)
+    layer = layers.dense(layer, 5, config.n_hidden_5, config, dropout)
+    weights, bias = layers.layer_variables(6, config.n_hidden_5, n_character, config)
     logits = tf.nn.bias_add(tf.matmul(layer, weights), bias)
     return tf.reshape(logits, [-1, batch_size, n_character])
-
-
-def _dense(x, index, units, config, dropout):
-    """Builds layer `index`: float32 [R, n_in] -> [R, units], min(relu(x h + b), relu_clip), then
-    dropout."""
-    weights, bias = [
-        tf.convert_to_tensor(v) for v in _layer_variables(index, x.shape[-1], units, config)
-    ]
-    rate = config.dropout_of_layer(index)
-    if dropout is None or rate == 0.0:
-        return layers.clipped_relu(x, weights, bias, config.relu_clip)
-    keep, scale = layers.dropout_mask(tf.shape(x)[0], units, rate, index, dropout)
-    # relu(scale z) = scale relu(z); scaling the weights is cheaper than scaling the activations
-    return layers.clipped_relu(x, weights * scale, bias * scale, config.relu_clip * scale, keep)
-
-
-def _layer_variables(index, n_in, units, config):
-    """Creates (h, b) of a dense layer, float32 [n_in, units] and [units], with normally distributed
-    initial values."""
-
-    def variable(name, shape):
-        stddev = getattr(config, name + '_stddev')
-        return variable_on_cpu(name, shape, tf.random_normal_initializer(stddev=stddev))
-
-    return variable('h%d' % index, [n_in, units]), variable('b%d' % index, [units])
-
-
-def _drop(x, rate, index, dropout):
-    """Applies the dropout of layer `index`: float32 [R, units] -> [R, units]."""
-    if dropout is None or rate == 0.0:
-        return x
-    keep, scale = layers.dropout_mask(tf.shape(x)[0], x.shape[1], rate, index, dropout)
-    return x * keep * scale
 
 
 def _recurrent(x, seq_length, config, is_training):
     """Builds layer 4: float32 [T, B, n_hidden_3] -> [T, B, n_hidden_4], which is 0 past the end of
     each utterance."""
     if config.rnn == 'vanilla':
-        weights, bias = _layer_variables(4, config.n_hidden_3, config.n_cell_dim, config)
+        weights, bias = layers.layer_variables(4, config.n_hidden_3, config.n_cell_dim, config)
         shape, initializer = [config.n_cell_dim] * 2, layers.recurrent_initializer(config)
-        recurrent = [variable_on_cpu('r4_' + each, shape, initializer) for each in ('fw', 'bw')]
+        recurrent = [
+            layers.variable_on_cpu('r4_' + each, shape, initializer) for each in ('fw', 'bw')
+        ]
         return rnn.bidirectional_relu(
             x, seq_length, weights, bias, *recurrent, config.relu_clip, is_training
         )
@@ -139,8 +104,8 @@ def _lstm_variables(direction, config):
     """
     shape = [config.n_hidden_3 + config.n_cell_dim, 4 * config.n_cell_dim]
     with tf.variable_scope('bidirectional_rnn/%s/basic_lstm_cell' % direction):
-        kernel = variable_on_cpu('kernel', shape, layers.kernel_initializer(config))
-        return kernel, variable_on_cpu('bias', shape[1:], tf.zeros_initializer())
+        kernel = layers.variable_on_cpu('kernel', shape, layers.kernel_initializer(config))
+        return kernel, layers.variable_on_cpu('bias', shape[1:], tf.zeros_initializer())
 
 
 # Loss and decoding
@@ -261,7 +226,8 @@ def beam_search(logits, seq_len, beam_width):
 
 
 def create_optimizer(config, learning_rate=None):
-    """Returns the Adam optimizer, as in the notebook (Kingma and Ba, arXiv:1412.6980).
+    """Returns the Adam optimizer, as in the notebook (Kingma and Ba, arXiv:1412.6980), with
+    `weight_decay` if it is set.
 
     Args:
       config: Config.
@@ -269,9 +235,10 @@ def create_optimizer(config, learning_rate=None):
     """
     if learning_rate is None:
         learning_rate = config.learning_rate
-    return tf.train.AdamOptimizer(
-        learning_rate=learning_rate, beta1=config.beta1, beta2=config.beta2, epsilon=config.epsilon
-    )
+    options = {'beta1': config.beta1, 'beta2': config.beta2, 'epsilon': config.epsilon}
+    if config.weight_decay:
+        return regularisation.DecayingAdam(config.weight_decay, learning_rate, **options)
+    return tf.train.AdamOptimizer(learning_rate=learning_rate, **options)
 
 
 def tower_devices(config):
@@ -307,7 +274,8 @@ def get_tower_results(batch, devices, *, config, n_character, dropout=None, opti
                 )
             )
             if optimizer is not None:
-                tower_gradients.append(optimizer.compute_gradients(results[-1].avg_loss))
+                loss = _training_loss(results[-1], config)
+                tower_gradients.append(optimizer.compute_gradients(loss))
     weights = tower_weights(results)
     return handles.TowerResults(
         results,
@@ -315,6 +283,13 @@ def get_tower_results(batch, devices, *, config, n_character, dropout=None, opti
         label_error_rate=_weighted([result.label_error_rate for result in results], weights),
         avg_loss=_weighted([result.avg_loss for result in results], weights),
     )
+
+
+def _training_loss(tower, config):
+    """Returns the loss of a tower, float32 scalar, whose gradients train the network."""
+    if config.label_smoothing:
+        return regularisation.smoothed_loss(tower, config.label_smoothing)
+    return tower.avg_loss
 
 
 def tower_batch(batch, tower, n_towers, n_context):
@@ -406,31 +381,6 @@ def average_gradients(tower_gradients, weights=None):
 def apply_gradients(optimizer, average_grads, global_step=None):
     """Returns the operation that applies (gradient, variable) pairs and counts the update."""
     return optimizer.apply_gradients(average_grads, global_step=global_step)
-
-
-def log_variable(variable, gradient=None):
-    """Adds summaries of a float32 variable of any shape and of its gradient: mean, standard
-    deviation, maximum, minimum, histogram."""
-    _log_statistics(variable.op.name, variable)
-    if gradient is not None:
-        values = gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
-        _log_statistics(variable.op.name + '/gradients', values)
-
-
-def _log_statistics(name, values):
-    """Adds summaries of float32 values of any shape."""
-    mean = tf.reduce_mean(values)
-    tf.summary.scalar(name + '/mean', mean)
-    tf.summary.scalar(name + '/stddev', tf.sqrt(tf.reduce_mean(tf.square(values - mean))))
-    tf.summary.scalar(name + '/max', tf.reduce_max(values))
-    tf.summary.scalar(name + '/min', tf.reduce_min(values))
-    tf.summary.histogram(name + '/histogram', values)
-
-
-def log_grads_and_vars(grads_and_vars):
-    """Adds the summaries of `log_variable` for each (gradient, variable)."""
-    for gradient, variable in grads_and_vars:
-        log_variable(variable, gradient=gradient)
 
 
 # The graphs
@@ -613,14 +563,20 @@ def _without_random_initial_values(getter, name, **options):
 def _savers(config, global_step):
     """Returns the handles.Savers of the current graph; the one for going back leaves out the state
     of the run."""
-    newest, best = [
-        tf.train.Saver(max_to_keep=kept, save_relative_paths=True) for kept in (checkpoints.KEPT, 1)
-    ]
-    if not (config.go_back or config.num_tries):
-        return handles.Savers(newest, best, None)
-    of_the_run = checkpoint_files.of_the_run
-    kept = [v for v in tf.global_variables() if v is not global_step and not of_the_run(v.op.name)]
-    return handles.Savers(newest, best, tf.train.Saver(kept))
+
+    def saver(n_kept):
+        return tf.train.Saver(max_to_keep=n_kept, save_relative_paths=True)
+
+    newest, best = saver(max(checkpoints.KEPT, config.average_checkpoints)), saver(1)
+    weights = averaged = None
+    if config.go_back or config.num_tries:
+        of_the_run = checkpoint_files.of_the_run
+        weights = tf.train.Saver(
+            [v for v in tf.global_variables() if v is not global_step and not of_the_run(v.op.name)]
+        )
+    if config.average_checkpoints:
+        averaged = saver(1)
+    return handles.Savers(newest, best, weights, averaged)
 
 
 def export(config, alphabet, weights, model_description=None, example=None):
@@ -694,11 +650,17 @@ class Run(NamedTuple):
     record: run_folder.RunRecord
     stop: signals.StopRequest
     hook: Any  # as in `main`
+    language: Any  # language.decoder.Decoder for a second search of the test, or None
 
-    def learning_rate(self, state):
-        """Returns the learning rate of the next step."""
+    def learning_rate(self, state, number):
+        """Returns the learning rate of the next step.
+
+        Args:
+          number: number of the update that it belongs to, from 1.
+        """
         n_steps = self.data_sets.stages[state.stage].total_batches
-        return schedule.learning_rate(self.config, state, n_steps)
+        rate = schedule.learning_rate(self.config, state, n_steps)
+        return rate * schedule.warmup_factor(self.config, number)
 
     def global_step(self):
         """Returns the number of updates made so far."""
@@ -732,13 +694,42 @@ def train(run: Run, state: schedule.State) -> schedule.State:
             with _feed_stage(run, state) as feed:
                 while not schedule.stage_done(config, state):
                     state, train_outcome = train_epoch(run, state, feed)
-                    learning_rate = run.learning_rate(state)
+                    learning_rate = run.learning_rate(state, run.global_step() + 1)
                     state, dev_outcome = validate(run, state, dev_feed)
                     if schedule.checkpoint_due(config, state) and not schedule.is_best(state):
                         run.checkpoints.save(state)  # the best was saved by the validation
                     _log_epoch(run, state, train_outcome, dev_outcome, learning_rate)
             reports.log_stopped(config, state)
+        if config.average_checkpoints:
+            average(run, state, dev_feed)
     return state
+
+
+def average(run: Run, state: schedule.State, feed) -> None:
+    """Evaluates the mean of the newest checkpoints on the dev set, and keeps it for the test if it
+    is not worse than the best weights.
+
+    Args:
+      run: Run.
+      state: schedule.State after the training.
+      feed: Feeder of the dev set.
+    Raises:
+      TrainingError: the mean cannot be saved.
+      Interrupted: the user asked the run to stop.
+    """
+    run.stop.outcome = COMPLETE
+    paths = run.checkpoints.load_average(state)
+    if not paths:
+        log.warning('ds_average_checkpoints: there is no checkpoint of this run')
+        return
+    outcome = run_inference(run, run.data_sets.dev, feed)
+    rate = schedule.rate_of(run.config, outcome.rates)
+    kept = schedule.is_better(state, outcome.loss, rate, or_equal=True)
+    reports.log_average(run.config, state, len(paths), outcome.loss, rate, kept)
+    if kept:
+        run.checkpoints.keep_average(state, outcome.loss, rate)
+    else:
+        run.checkpoints.drop_average()
 
 
 def train_epoch(run: Run, state: schedule.State, feed) -> tuple[schedule.State, reports.Outcome]:
@@ -777,7 +768,9 @@ def train_epoch(run: Run, state: schedule.State, feed) -> tuple[schedule.State, 
                     reports.log_shapes('train', step, batch.shapes)
                 if not math.isfinite(batch.loss):
                     raise errors.TrainingError(
-                        reports.not_finite(batch.loss, state, step, run.learning_rate(state))
+                        reports.not_finite(
+                            batch.loss, state, step, run.learning_rate(state, number + 1)
+                        )
                     )
                 if query_report:
                     decoded.add(batch.towers)
@@ -809,7 +802,7 @@ def train_step(run, state, step, number, query_report):
     """
     model, config = run.model, run.config
     sums = model.accumulation
-    rate = {model.learning_rate: run.learning_rate(state)}
+    rate = {model.learning_rate: run.learning_rate(state, number)}
     update_fetches = _update_fetches(model.update, number, config.summary_steps)
     batch = update = trace = options = None
     if config.do_fulltrace and step.examples and step.ends_update:
@@ -879,11 +872,12 @@ def validate(
         )
     if not math.isfinite(outcome.loss):
         log.warning('the dev loss is %f; these weights are not kept as the best', outcome.loss)
-    after = schedule.after_validation(config, state, outcome.loss)
+    rate = schedule.rate_of(config, outcome.rates)
+    after = schedule.after_validation(config, state, outcome.loss, rate)
     if schedule.is_best(after):
         run.checkpoints.save_best(after)
     else:
-        reports.log_worse(config, after, outcome.loss)
+        reports.log_worse(config, after, outcome.loss, rate)
         if config.go_back:
             run.checkpoints.go_back(after)
     return after, outcome
@@ -904,9 +898,10 @@ def run_inference(run: Run, data_set, feed) -> reports.Outcome:
     model, tally = run.model, reports.Tally(feed)
     fetches = _batch_fetches(run, query_report=True)
     progress = run_log.Progress(data_set.name, data_set.total_batches)
+    language = run.language if data_set is run.data_sets.test else None
     with (
         contextlib.closing(progress),
-        decoding.Decoding(run.session, model.towers, run.alphabet) as decoded,
+        decoding.Decoding(run.session, model.towers, run.alphabet, language) as decoded,
     ):
         for step in feed.epoch():
             run.stop.check()
@@ -948,6 +943,7 @@ def train_and_test(config, stop, started, hook):
       Interrupted: the user asked the run to stop.
     """
     alphabet = text.load_alphabet(config.alphabet)
+    language = decoding.second_search(config, alphabet)
     data_sets = importers.read_data_sets(config, alphabet)
     preflight.check(config, data_sets)
     record = run_folder.RunRecord(config, alphabet, data_sets, started)
@@ -959,13 +955,14 @@ def train_and_test(config, stop, started, hook):
         with tf.Session(config=decoding.session_config(config), graph=model.graph) as session:
             keeper = checkpoints.Checkpoints(config, session, model, data_sets, hook)
             run = Run(
-                config, alphabet, data_sets, session, model, keeper, events, record, stop, hook
+                *(config, alphabet, data_sets, session, model, keeper, events, record, stop, hook),
+                language,
             )
             state = keeper.restore()
             if config.training_iters:
                 with stop.deferred():
                     state = train(run, state)
-            stop.outcome = 'the training is complete; ds_restore_checkpoint=1 tests and exports'
+            stop.outcome = COMPLETE
             tested = keeper.load_weights_to_test(state)
             log.info('Testing the weights %s', tested)
             outcome = test(run)
@@ -1088,7 +1085,7 @@ def _log_update(run, state, update, trace, progress):
 def _log_epoch(run, state, train_outcome, dev_outcome, learning_rate):
     """Logs the line of an epoch, and adds its figures to TensorBoard's files and to hyper.json."""
     config = run.config
-    changes = config.learning_rate_decay < 1 or config.valid_adapt < 1
+    changes = config.learning_rate_decay < 1 or config.valid_adapt < 1 or config.warmup_steps
     log.info(
         '%s',
         reports.epoch_line(

@@ -70,7 +70,7 @@ def make_set(lengths, name='train', **values):
     return data_sets.DataSet(name, examples, load_config(**values))
 
 
-def item(data_set, index):
+def item(data_set, index, epoch=0):
     """Makes up what DataSet.read gives of `make_set`: frames filled with the index."""
     margins = 2 * data_set.n_context
     frames = np.full([data_set.examples[index].n_steps + margins, 3], index, np.float32)

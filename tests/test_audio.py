@@ -223,6 +223,28 @@ def test_frames_of_zeros_stay_zeros():
     np.testing.assert_array_equal(audio.normalise(np.zeros((4, 3)), 2), np.zeros((8, 3)))
 
 
+def test_coefficients_are_normalised_each_by_itself():
+    # means 2 and 10, deviations sqrt(2/3) and 0
+    padded = audio.normalise(np.array([[1, 10], [2, 10], [3, 10]], np.float32), 2, 'coefficient')
+    root = np.sqrt(1.5)
+    assert padded.dtype == np.float32
+    np.testing.assert_allclose(padded[:, 0], [0, 0, -root, 0, root, 0, 0], rtol=1e-6)
+    np.testing.assert_array_equal(padded[:, 1], np.zeros(7))
+
+
+def test_a_gain_for_each_coefficient_cancels_out():
+    frames = np.random.default_rng(6).normal(4, 2, (11, 3))
+    expected = audio.normalise(frames, 1, 'coefficient')
+    other = audio.normalise(frames * [2, 30, 5] + [7, -100, 0.1], 1, 'coefficient')
+    np.testing.assert_allclose(other, expected, atol=1e-5)
+    np.testing.assert_allclose(expected[1:-1].std(axis=0), 1, rtol=1e-6)
+
+
+def test_a_constant_coefficient_is_0_however_it_rounds():
+    frames = np.full((13, 2), np.float32(-36.04365), np.float32)
+    assert not audio.normalise(frames, 1, 'coefficient').any()
+
+
 def test_windows_hold_the_earliest_frame_first():
     padded = np.array([[0, 0], [1, 2], [3, 4], [5, 6], [0, 0]])
     np.testing.assert_array_equal(
@@ -234,3 +256,44 @@ def test_windows_hold_the_earliest_frame_first():
 def test_windows_without_context_are_the_frames():
     frames = np.arange(8).reshape(4, 2)
     np.testing.assert_array_equal(audio.context_windows(frames, 0), frames)
+
+
+# Warped filters
+
+
+def test_warped_filters_of_the_factor_1_give_the_plain_features_bit_for_bit():
+    samples = speech(0.7).astype(float)
+    plain = audio.mfcc(samples, 16000, 26, 2)
+    assert np.array_equal(audio.cepstra(*audio.log_mel(samples, 16000, 2, 1.0), 26), plain)
+    assert np.array_equal(audio.cepstra(*audio.log_mel(samples, 16000, 2, 1.004), 26), plain)
+
+
+@pytest.mark.parametrize('rate, boundary', ((8000, 3200), (16000, 4800)))
+@pytest.mark.parametrize('factor', (0.8, 0.93, 1.2))
+def test_frequencies_are_warped_by_the_factor_up_to_the_boundary(rate, boundary, factor):
+    last = boundary * min(factor, 1) / factor  # Jaitly and Hinton's boundary
+    low = np.linspace(0, last, 7)
+    np.testing.assert_allclose(audio.warped(low, factor, rate), factor * low)
+    high = audio.warped(np.linspace(last, rate / 2, 9), factor, rate)
+    np.testing.assert_allclose(np.diff(high, 2), 0, atol=1e-9)  # a straight line
+    assert high[0] == pytest.approx(factor * last) and high[-1] == rate / 2
+
+
+def test_a_tone_moves_to_the_filter_whose_warped_centre_it_meets():
+    t = np.arange(16000) / 16000
+    centers = 700 * (10 ** (np.linspace(0, 2595 * np.log10(1 + 8000 / 700), 28) / 2595) - 1)
+    for factor in (0.85, 1.0, 1.15):
+        for index in (8, 14):
+            tone = 8000 * np.sin(2 * np.pi * factor * centers[index + 1] * t)
+            energies, _ = audio.log_mel(tone, 16000, 1, factor)
+            assert set(energies[2:-2].argmax(axis=1)) == {index}
+
+
+@pytest.mark.parametrize('rate', (8000, 16000, 44100))
+def test_single_precision_gives_nearly_the_same(rate):
+    samples = speech(0.5, rate=rate)
+    single = audio.log_mel(samples.astype(np.float32), rate, 1, 0.9)
+    assert single[0].dtype == single[1].dtype == np.float32
+    assert audio.cepstra(*single, 13).dtype == np.float32
+    for one, other in zip(single, audio.log_mel(samples.astype(float), rate, 1, 0.9)):
+        np.testing.assert_allclose(one, other, atol=1e-3)

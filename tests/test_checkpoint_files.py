@@ -287,10 +287,11 @@ def test_widths_are_read_from_the_shapes():
         'ds_n_hidden_2': 8,
         'ds_n_cell_dim': 3,
         'ds_n_hidden_5': 5,
+        'ds_layer_norm': False,
     }
     [features] = [units for name, units in geometry.items() if 'ds_n_context' in name]
     [labels] = [units for name, units in geometry.items() if 'ds_alphabet' in name]
-    assert (features, labels, len(geometry)) == (6, 4, 7)
+    assert (features, labels, len(geometry)) == (6, 4, 8)
 
 
 @pytest.mark.parametrize('shapes', (SHAPES, NOTEBOOK_SHAPES))
@@ -323,6 +324,14 @@ def test_another_geometry_is_an_error_with_both_values(
     assert path in message and setting in message and '\n' not in message
     assert '%d there and %d here' % (there, here) in message
     assert message.count(' there and ') == 1  # the widths that agree are not named
+
+
+def test_a_network_with_layer_normalisation_is_another_one(tmp_path):
+    normalised = dict(SHAPES, **{'layer_norm_1/gain': [7], 'layer_norm_1/bias': [7]})
+    [path] = save(str(tmp_path), 1, shapes=normalised)
+    checkpoint_files.check_geometry(path, checkpoint_files.geometry_of(normalised))
+    with pytest.raises(errors.CheckpointError, match='ds_layer_norm is on there and off here'):
+        checkpoint_files.check_geometry(path, checkpoint_files.geometry_of(SHAPES))
 
 
 def test_all_widths_that_differ_are_named(tmp_path):

@@ -9,6 +9,7 @@ import pytest
 from corpora import list_corpus, read_corpus
 from helpers import speech, write_manifest, write_wav
 from util import errors, records
+from util.corpora import manifests
 from util.importers import csv as csv_importer
 
 HEADER = 'wav_filename,wav_filesize,transcript'
@@ -25,7 +26,7 @@ def read(folder, content):
     """Returns the utterances of a manifest with this content."""
     path = folder / 'train.csv'
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return csv_importer.read_manifest(str(path))
+    return manifests.read_manifest(str(path))
 
 
 # Manifests
@@ -107,7 +108,7 @@ def test_paths_are_relative_to_the_manifest_unless_they_are_absolute(tmp_path):
 def test_a_manifest_beside_the_run_gives_paths_beside_the_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / 'train.csv').write_text(HEADER + '\nwav/a.wav,0,one\n')
-    assert csv_importer.read_manifest('train.csv')[0].wav_filename == 'wav/a.wav'
+    assert manifests.read_manifest('train.csv')[0].wav_filename == 'wav/a.wav'
 
 
 def test_a_manifest_with_only_a_header_is_empty(tmp_path):
@@ -150,7 +151,7 @@ def test_a_missing_manifest_and_a_folder_are_refused_by_name(tmp_path):
     for name, reason in (('gone.csv', 'No such file or directory'), ('', 'Is a directory')):
         path = str(tmp_path / name)
         with pytest.raises(errors.DataError) as error:
-            csv_importer.read_manifest(path)
+            manifests.read_manifest(path)
         assert path in str(error.value) and reason in str(error.value)
 
 
@@ -218,7 +219,7 @@ def read_json(folder, content, name='train.jsonl'):
     path = folder / name
     lines = [line if isinstance(line, str) else json.dumps(line) for line in content]
     path.write_text('\n'.join(lines) + '\n', encoding='utf-8')
-    return csv_importer.read_manifest(str(path))
+    return manifests.read_manifest(str(path))
 
 
 def row(name='a.wav', words='one', **fields):
@@ -248,7 +249,7 @@ def test_json_lines_in_raw_utf8_with_bom_crlf_and_blank_lines(tmp_path):
         '',
     ]
     (tmp_path / 'm.json').write_bytes(BOM + '\r\n'.join(lines).encode())
-    assert names_and_words(csv_importer.read_manifest(str(tmp_path / 'm.json'))) == [
+    assert names_and_words(manifests.read_manifest(str(tmp_path / 'm.json'))) == [
         ('a.wav', 'caf\u00e9 \u2028 one'),
         ('b.wav', 'two'),
     ]
@@ -310,14 +311,14 @@ def test_a_json_manifest_without_a_usable_line_is_refused_by_file_and_line(tmp_p
     for content in (json.dumps([row()], indent=4), HEADER + '\na,0,b\n'):
         path.write_text('\n' + content)
         with pytest.raises(errors.DataError, match='%s.* line 2: not JSON' % path):
-            csv_importer.read_manifest(str(path))
+            manifests.read_manifest(str(path))
 
 
 def test_a_json_manifest_that_is_missing_or_in_another_encoding_is_refused(tmp_path):
     (tmp_path / 'latin.json').write_bytes('{"text": "caf\u00e9"}'.encode('latin-1'))
     for name in ('latin.json', 'missing.jsonl'):
         with pytest.raises(errors.DataError, match=name):
-            csv_importer.read_manifest(str(tmp_path / name))
+            manifests.read_manifest(str(tmp_path / name))
 
 
 def test_an_empty_json_manifest_is_empty(tmp_path):
@@ -356,7 +357,7 @@ def test_line_break_within_a_field_is_named(tmp_path):
         'wav_filename, wav_filesize, transcript\na.wav,0,"never closed\nb.wav,0,x\n'
         'c.wav,0,five foot" \nd.wav,0,fine\n'.replace('foot" ', 'foot"')
     )
-    swallowed, fine = csv_importer.read_manifest(str(path))
+    swallowed, fine = manifests.read_manifest(str(path))
     assert 'a line break within a field that ends in' in swallowed.exclusion_reason
     assert 'line 4' in swallowed.exclusion_reason
     assert fine.transcript == 'fine' and fine.exclusion_reason is None
@@ -365,7 +366,7 @@ def test_line_break_within_a_field_is_named(tmp_path):
 def test_pipe_as_manifest_is_refused_instead_of_waited_for(tmp_path):
     os.mkfifo(tmp_path / 'train.csv')
     with pytest.raises(errors.DataError, match='train.csv cannot be read: not a regular file'):
-        csv_importer.read_manifest(str(tmp_path / 'train.csv'))
+        manifests.read_manifest(str(tmp_path / 'train.csv'))
 
 
 def test_of_several_corpora_each_has_the_manifest_in_its_folder(tmp_path, monkeypatch):

@@ -6,6 +6,7 @@ import pytest
 import DeepSpeech
 from helpers import load_config, run_graph
 from util import text
+from util.graph import layers
 from util.tf1 import tf
 
 B, T, N_INPUT, N_CONTEXT, N_CHARACTER = 3, 11, 4, 1, 7
@@ -65,7 +66,7 @@ def test_order_in_the_batch_does_not_matter():
 
 def test_activation_is_clipped():
     def dense():
-        return DeepSpeech._dense(
+        return layers.dense(
             tf.constant([[-1.0], [1.0], [50.0]]),
             1,
             2,
@@ -135,6 +136,56 @@ def test_gradients_are_weighted_by_the_towers_utterances():
     np.testing.assert_allclose(weighted[0], [2, 3])
     assert weighted[1] == pytest.approx(4)
     np.testing.assert_allclose(plain[0], [3, 4])
+
+
+# Layer normalisation
+
+
+@pytest.mark.parametrize('rnn', ('lstm', 'vanilla'))
+def test_layer_norm_is_in_layers_1_2_3_and_5(rnn):
+    with tf.Graph().as_default():
+        for layer_norm in (0, 1):
+            with tf.variable_scope('on' if layer_norm else 'off'):
+                DeepSpeech.BiRNN(
+                    tf.zeros([B, T, N_FEATURES]),
+                    tf.constant([T] * B),
+                    n_character=N_CHARACTER,
+                    config=load_config(**SIZES, rnn=rnn, layer_norm=layer_norm),
+                )
+        shapes = {v.op.name: v.shape.as_list() for v in tf.trainable_variables()}
+    on, off = [
+        {name[len(scope) :] for name in shapes if name.startswith(scope)} for scope in ('on', 'off')
+    ]
+    assert on - off == {
+        '/layer_norm_%d/%s' % (i, n) for i in (1, 2, 3, 5) for n in ('gain', 'bias')
+    }
+    units = {1: 6, 2: 8, 3: 10 if rnn == 'lstm' else 5, 5: 9}
+    for index, width in units.items():
+        assert shapes['on/layer_norm_%d/gain' % index] == [width]
+
+
+def test_layer_norm_comes_behind_the_activation_and_before_the_dropout():
+    x = np.random.default_rng(4).normal(size=(6, 3)).astype(np.float32)
+    values = dict(h1_stddev=2, b1_stddev=1, relu_clip=3, layer_norm=1)
+
+    def build(rate, training):
+        dropout = DeepSpeech.Dropout(tf.constant(training), tf.constant([7, 0], tf.int64))
+        config = load_config(**values, dropout_rate=rate)
+        y = layers.dense(tf.constant(x), 1, 5, config, dropout)
+        weights = {v.op.name: v for v in tf.trainable_variables()}
+        return y, weights['h1'], weights['b1']
+
+    (y, h, b), (off, *_), (on, *_) = [
+        run_graph(lambda a=a: build(*a)) for a in ((0, True), (0.5, False), (0.5, True))
+    ]
+    active = np.clip(x @ h + b, 0, 3)
+    assert (active == 0).any() and (active == 3).any()
+    mean, deviation = active.mean(axis=1, keepdims=True), active.std(axis=1, keepdims=True)
+    np.testing.assert_allclose(y, (active - mean) / deviation, atol=1e-5)
+    np.testing.assert_array_equal(off, y)
+    kept = on != 0
+    assert 5 < kept.sum() < 25
+    np.testing.assert_allclose(on[kept], 2 * y[kept], rtol=1e-5)
 
 
 # The paper's network and the settings of layer 4

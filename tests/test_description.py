@@ -31,6 +31,7 @@ def test_it_has_the_alphabet_the_features_and_the_network():
         'n_input': 4,
         'n_context': 1,
         'feature_stride': 2,
+        'feature_norm': 'utterance',
     }
     assert described['network'] == {
         'rnn': 'lstm',
@@ -39,16 +40,29 @@ def test_it_has_the_alphabet_the_features_and_the_network():
         'n_hidden_5': 6,
         'n_cell_dim': 5,
         'relu_clip': 20.0,
+        'layer_norm': False,
     }
     assert (described['corpus'], described['beam_width']) == ('csv', 7)
 
 
 def test_its_settings_make_a_network_of_the_same_description():
-    first = describe(rnn='vanilla', sample_rate=8000, n_hidden=6, n_hidden_2=9, relu_clip=7.5)
+    first = describe(
+        rnn='vanilla', sample_rate=8000, n_hidden=6, n_hidden_2=9, relu_clip=7.5, layer_norm=1
+    )
     values = description.settings_of(first)
     again = describe(**{name.removeprefix('ds_'): value for name, value in values.items()})
     for part in ('features', 'network'):
         assert again[part] == first[part]
+
+
+def test_a_model_of_an_older_version_has_the_notebooks_normalisation():
+    older, here = describe(), describe(feature_norm='coefficient')
+    del older['features']['feature_norm']
+    assert description.feature_differences(older, describe()) == []
+    words = ['ds_feature_norm is %s there and %s here']
+    names = ('utterance', 'coefficient')
+    assert description.feature_differences(older, here) == [words[0] % names]
+    assert description.feature_differences(here, older) == [words[0] % names[::-1]]
 
 
 def test_json_keeps_it():

@@ -99,7 +99,7 @@ def test_fewer_utterances_than_a_step_takes_are_one_small_step(no_audio):
 def test_slow_and_uneven_readers_do_not_change_the_order(monkeypatch):
     delays = np.random.default_rng(3).choice([0, 0, 0.001, 0.01], size=1000).tolist()
 
-    def read(data_set, index):
+    def read(data_set, index, epoch):
         time.sleep(delays.pop())
         return item(data_set, index)
 
@@ -124,7 +124,7 @@ def test_a_resumed_feeder_goes_on_with_the_same_sequence(no_audio, first_epoch, 
 def test_waiting_for_slow_readers_is_measured_epoch_by_epoch(monkeypatch):
     slow = [True]
 
-    def read(data_set, index):
+    def read(data_set, index, epoch):
         time.sleep(0.2 if slow[0] else 0)
         return item(data_set, index)
 
@@ -196,7 +196,7 @@ def test_steps_without_utterances_are_announced_to_those_who_ask(no_audio, monke
     monkeypatch.setattr(
         data_sets.DataSet,
         'read',
-        lambda data_set, index: None if index == 1 else item(data_set, index),
+        lambda data_set, index, epoch: None if index == 1 else item(data_set, index),
     )
     with Graph(make_set([3, 4, 5], batch_size=1)) as graph:
         feeding = graph.feed(n_epochs=2)
@@ -313,7 +313,9 @@ def test_an_epoch_without_a_readable_file_has_no_steps(tmp_path, caplog):
 
 def test_nothing_readable_does_not_let_the_feeder_run_ahead_without_bound(monkeypatch):
     reads = []
-    monkeypatch.setattr(data_sets.DataSet, 'read', lambda data_set, index: reads.append(index))
+    monkeypatch.setattr(
+        data_sets.DataSet, 'read', lambda data_set, index, epoch: reads.append(index)
+    )
     data_set = make_set([3, 2], 'dev', batch_size=2)  # 1 step an epoch, as many epochs as asked
     with Graph(data_set) as graph:
         feeding = graph.feed()
@@ -325,7 +327,7 @@ def test_nothing_readable_does_not_let_the_feeder_run_ahead_without_bound(monkey
 # Errors and the end
 
 
-def read_or_fail(data_set, index):
+def read_or_fail(data_set, index, epoch):
     if index == 5:
         raise RuntimeError('reader broke at %d' % index)
     return item(data_set, index)

@@ -1,4 +1,4 @@
-"""util.graph.layers: the clipped ReLU and its gradient, dropout masks."""
+"""util.graph.layers: the clipped ReLU, layer normalisation, their gradients, dropout masks."""
 
 import numpy as np
 import pytest
@@ -41,6 +41,65 @@ def test_the_ceiling_is_closed_to_gradients_however_it_rounds():
         return gradients
 
     assert not np.any(run_graph(build))
+
+
+def normalise(x, gain, bias, keep):
+    """Layer normalisation by NumPy in float64."""
+    x = x.astype(float)
+    mean, variance = x.mean(axis=1, keepdims=True), x.var(axis=1, keepdims=True)
+    return ((x - mean) / np.sqrt(variance) * gain + bias) * keep
+
+
+def norm_values(rows=4, units=5):
+    """(x, gain, bias, keep, gradient of the output)."""
+    rng = np.random.default_rng(2)
+    x, gain, bias, d_y = [
+        rng.normal(1, 2, shape).astype(np.float32)
+        for shape in ((rows, units), units, units, (rows, units))
+    ]
+    return x, gain, bias, (rng.random((rows, units)) < 0.7).astype(np.float32), d_y
+
+
+def test_layer_norm_by_hand():
+    # means 2 and 0; deviations sqrt(2/3) * 3 and 1
+    x, gain, bias = [[5.0, 2.0, -1.0, 2.0], [1.0, -1.0, 1.0, -1.0]], [1, 2, 1, 1], [0, 0, 7, 0]
+    y = run_graph(lambda: layers.layer_norm(*[tf.constant(v, tf.float32) for v in (x, gain, bias)]))
+    root = np.sqrt(2)
+    np.testing.assert_allclose(y, [[root, 0, 7 - root, 0], [1, -2, 8, -1]], atol=1e-6)
+
+
+@pytest.mark.parametrize('dropped', (False, True))
+def test_gradient_of_layer_norm_is_the_numeric_one(dropped):
+    x, gain, bias, keep, d_y = norm_values()
+    keep = keep if dropped else np.ones_like(keep)
+
+    def build():
+        tensors = [tf.constant(value) for value in (x, gain, bias)]
+        y = layers.layer_norm(*tensors, tf.constant(keep) if dropped else None)
+        return (y, *tf.gradients(y, tensors, grad_ys=d_y))
+
+    y, *got = run_graph(build)
+    np.testing.assert_allclose(y, normalise(x, gain, bias, keep), atol=1e-5)
+    values = [value.astype(float) for value in (x, gain, bias)]
+    for value, gradient in zip(values, got):
+        for index in np.ndindex(value.shape):
+            kept, ends = value[index], []
+            for change in (1e-5, -1e-5):
+                value[index] = kept + change
+                ends.append((normalise(*values, keep) * d_y).sum())
+            value[index] = kept
+            assert gradient[index] == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-4, abs=1e-4)
+
+
+def test_layer_norm_of_equal_units_is_the_bias():
+    def build():
+        x = tf.constant([[0.0] * 3, [20.0] * 3])
+        y = layers.layer_norm(x, tf.ones([3]), tf.constant([1.0, 2.0, 3.0]))
+        return y, tf.gradients(y, x, grad_ys=tf.ones([2, 3]))[0]
+
+    y, gradient = run_graph(build)
+    np.testing.assert_allclose(y, [[1, 2, 3]] * 2, atol=1e-6)
+    assert np.isfinite(gradient).all()
 
 
 def mask(layer=1, step=0, tower=0, training=True, rate=0.25, seed=7, units=50):

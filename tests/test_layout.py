@@ -14,7 +14,9 @@ FLOORS = (
     ('DeepSpeech', 'util.recognition'),
     ('util.run',),
     ('util.importers',),
-    ('util.corpora', 'util.feeding', 'util.graph', 'util.serving'),
+    ('util.feeding',),
+    ('util.augmentation',),
+    ('util.corpora', 'util.graph', 'util.language', 'util.serving'),
     ('util',),
 )
 

@@ -1,5 +1,6 @@
 """util.recognition.models: a model is found, opened and described, whatever kind it is of."""
 
+import dataclasses
 import os
 import pathlib
 import shutil
@@ -155,6 +156,31 @@ def test_the_best_checkpoint_is_taken_if_it_is_of_the_run(tmp_path, best_dev_los
     assert models.open_model(str(tmp_path), tools()).sample_rate == taken
 
 
+def test_the_mean_is_taken_if_it_is_of_the_newest_checkpoint(tmp_path):
+    newest, mean = (load_config(**{**SMALL, 'sample_rate': rate}) for rate in (8000, 16000))
+    save(tmp_path, newest, seed=3)
+    save(tmp_path / 'averaged', mean, seed=4)  # of another step
+    assert models.open_model(str(tmp_path), tools()).sample_rate == 8000
+    shutil.rmtree(tmp_path / 'averaged')
+    save(tmp_path / 'averaged', mean, seed=3)
+    assert models.open_model(str(tmp_path), tools()).sample_rate == 16000
+
+
+def test_layer_norm_and_the_features_are_those_of_the_checkpoint(tmp_path):
+    config = load_config(**SMALL, layer_norm=1, feature_norm='coefficient')
+    path, weights = save(tmp_path / 'described', config)
+    DeepSpeech.export(
+        dataclasses.replace(config, export_dir=str(tmp_path / 'export')), ALPHABET, weights
+    )
+    own, exported = (models.open_model(str(each), tools()) for each in (path, tmp_path / 'export'))
+    samples = 1000.0 * np.arange(8000) % 7
+    frames = audio.mfcc(samples, 8000, config.n_input, config.feature_stride).astype(np.float32)
+    np.testing.assert_array_equal(
+        own.features(samples), audio.normalise(frames, config.n_context, 'coefficient')
+    )
+    same(heard(exported, 1.0, 0.4), heard(own, 1.0, 0.4))
+
+
 def test_a_checkpoint_without_a_description_needs_the_settings_of_its_features(tmp_path, caplog):
     config = load_config(**SMALL)
     path, _ = save(tmp_path / 'described', config)
@@ -226,7 +252,7 @@ def test_an_export_of_version_01_gives_texts_without_times(trained, tmp_path):
     assert heard(network, 1.0, 2.2) == [(words, None) for words, _ in expected]
     with pytest.raises(ModelError, match='takes 25 values a time step'):
         models.open_model(str(tmp_path), tools(**{**given, 'n_input': 26}))
-    with pytest.raises(ModelError, match='--beam-width: .* gives no logits'):
+    with pytest.raises(ModelError, match='--beam-width, .* gives no logits'):
         models.open_model(str(tmp_path), tools(**given), 5)
 
 

@@ -106,6 +106,42 @@ def test_without_decoding_there_are_no_rates():
 
 
 @pytest.mark.parametrize(
+    'best_by, words',
+    [('loss', 'loss (0.650068)'), ('wer', 'WER (18.70 %)'), ('cer', 'CER (18.70 %)')],
+)
+def test_the_figure_of_the_best_weights(best_by, words):
+    state = schedule.with_best_by(load_config(best_by=best_by), schedule.INITIAL_STATE)
+    state = state._replace(best_dev_loss=0.6500683, best_rate=0.187)
+    assert reports.best_weights(state) == 'best by dev ' + words
+    assert reports.average_weights(state) == 'mean of the newest checkpoints, dev ' + words
+
+
+@pytest.mark.parametrize(
+    'kept, outcome', [(True, 'the mean is tested'), (False, 'the best weights are tested')]
+)
+def test_the_mean_is_compared_with_the_best_weights(caplog, kept, outcome):
+    caplog.set_level('INFO')
+    config = load_config(best_by='wer')
+    state = schedule.with_best_by(config, schedule.INITIAL_STATE)
+    state = state._replace(best_dev_loss=2.0, best_rate=0.187)
+    reports.log_average(config, state, 5, 1.5, 0.179, kept)
+    assert caplog.messages == [
+        'mean of the 5 newest checkpoints: dev WER (17.90 %); best by dev WER (18.70 %): ' + outcome
+    ]
+
+
+def test_a_worse_error_rate_names_both(caplog):
+    caplog.set_level('INFO')
+    config = load_config(best_by='wer', num_tries=3)
+    state = schedule.INITIAL_STATE._replace(best_dev_loss=2.0, best_rate=0.1, bad_validations=1)
+    reports.log_worse(config, state, 3.0, 0.1)
+    assert caplog.messages == [
+        'dev WER 10.00 % (loss 3.000000) is not better than 10.00 % (loss 2.000000): patience 1 of '
+        '3 used up'
+    ]
+
+
+@pytest.mark.parametrize(
     'values, state, words',
     [
         (

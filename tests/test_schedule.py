@@ -5,7 +5,7 @@ import math
 import pytest
 
 from helpers import load_config
-from util import records
+from util import records, text
 from util.run import schedule
 
 START = schedule.INITIAL_STATE
@@ -132,6 +132,72 @@ def test_patience_begins_anew_after_a_better_loss_where_that_is_asked_for():
     for loss in (5.0, 6.0, 4.0, 4.5):
         state = schedule.after_validation(config, state, loss)
     assert state.bad_validations == 1 and not schedule.stopped(config, state)
+
+
+def test_the_learning_rate_falls_along_half_a_cosine():
+    config = load_config(
+        training_iters=4, learning_rate=2, learning_rate_decay=0.1, learning_rate_schedule='cosine'
+    )
+    at = [
+        schedule.learning_rate(config, START._replace(epoch=e, epoch_step=s), 4)
+        for e, s in ((0, 0), (1, 1), (2, 0), (3, 0), (4, 0), (5, 0))
+    ]
+    cosines = [1, math.cos(math.pi * 5 / 16), 0, -(0.5**0.5), -1, -1]
+    assert at == pytest.approx([2 * (0.1 + 0.9 * (1 + c) / 2) for c in cosines])
+
+
+def test_the_learning_rate_rises_over_the_warm_up():
+    config = load_config(warmup_steps=4)
+    factors = [schedule.warmup_factor(config, update) for update in (1, 2, 3, 4, 5, 900)]
+    assert factors == [0.25, 0.5, 0.75, 1, 1, 1]
+    assert schedule.warmup_factor(load_config(), 1) == 1
+
+
+# The figure that the best weights are chosen by
+
+RATES = text.ErrorRates(0.25, 0.125, 8, 1, 0, 1)
+
+
+@pytest.mark.parametrize('best_by, rate', [('loss', 0.0), ('wer', 0.25), ('cer', 0.125)])
+def test_the_rate_that_counts(best_by, rate):
+    assert schedule.rate_of(load_config(best_by=best_by), RATES) == rate
+    assert schedule.rate_of(load_config(best_by=best_by), None) == (rate and math.inf)
+
+
+def test_the_lower_loss_decides_between_equal_rates():
+    config = load_config(best_by='wer', num_tries=9)
+    state, history = schedule.with_best_by(config, START), []
+    for epoch, (loss, rate) in enumerate(
+        ((5.0, 0.5), (4.0, 0.6), (6.0, 0.4), (6.0, 0.4), (7.0, 0.4), (5.5, 0.4), (math.nan, 0.1)), 1
+    ):
+        state = schedule.after_validation(config, state._replace(epoch=epoch), loss, rate)
+        history.append((state.best_epoch, state.best_rate, state.best_dev_loss))
+    third, sixth = (3, 0.4, 6.0), (6, 0.4, 5.5)
+    assert history == [(1, 0.5, 5.0), (1, 0.5, 5.0), third, third, third, sixth, sixth]
+    assert state.bad_validations == 4 and state.validated == 7
+
+
+def test_a_dev_set_without_rates_is_no_better():
+    config = load_config(best_by='cer')
+    state = schedule.after_validation(
+        config, START._replace(epoch=2), 1.0, schedule.rate_of(config, None)
+    )
+    assert math.isinf(state.best_dev_loss) and state.best_epoch == 0
+
+
+def test_equal_figures_are_not_better_unless_that_is_asked_for():
+    state = START._replace(best_dev_loss=2.0, best_rate=0.5)
+    assert not schedule.is_better(state, 2.0, 0.5)
+    assert schedule.is_better(state, 2.0, 0.5, or_equal=True)
+    assert not schedule.is_better(state, 2.1, 0.5, or_equal=True)
+
+
+def test_another_figure_starts_the_choice_anew():
+    by_loss = START._replace(epoch=4, best_dev_loss=3.0, best_epoch=2, bad_validations=2, run=7)
+    assert schedule.with_best_by(load_config(), by_loss) == by_loss
+    by_wer = schedule.with_best_by(load_config(best_by='wer'), by_loss)
+    assert by_wer == START._replace(epoch=4, best_by=1, run=7)
+    assert schedule.with_best_by(load_config(), by_wer).best_by == 0
 
 
 def test_a_loss_that_is_no_number_is_no_better():

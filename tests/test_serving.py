@@ -63,6 +63,7 @@ class Graph:
             config.n_context,
             config.sample_rate,
             config.feature_stride,
+            config.feature_norm,
         )
 
 
@@ -71,7 +72,10 @@ def graph():
     return Graph()
 
 
-@pytest.fixture(scope='module', params=[{}, {'sample_rate': 8000, 'n_context': 3}])
+@pytest.fixture(
+    scope='module',
+    params=[{}, {'sample_rate': 8000, 'n_context': 3}, {'feature_norm': 'coefficient'}],
+)
 def any_graph(request):
     return Graph(feature_stride=2, **request.param)
 
@@ -101,10 +105,10 @@ def test_features_are_those_of_the_training(any_graph, samples, tmp_path):
     np.testing.assert_allclose(got, any_graph.expected(content, tmp_path), atol=DEVIATION)
 
 
-def test_an_utterance_in_a_padded_batch_is_as_it_would_be_alone(graph):
+def test_an_utterance_in_a_padded_batch_is_as_it_would_be_alone(any_graph):
     files = [wav(speech(0.5)), wav(np.zeros(40000)), wav(speech(1.1, seed=3), rate=44100)]
-    for together, file in zip(graph.features(*files), files):
-        [alone] = graph.features(file)
+    for together, file in zip(any_graph.features(*files), files):
+        [alone] = any_graph.features(file)
         np.testing.assert_array_equal(together, alone)
 
 

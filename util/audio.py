@@ -22,6 +22,10 @@ PREEMPHASIS = 0.97  # this and the next three are the defaults of python_speech_
 N_FFT = 512  # points of the Fourier transform of a frame
 N_FILTERS = 26  # mel filters
 LIFTER = 22  # parameter of the liftering of the cepstrum
+WARP_BOUNDARY = 4800.0  # Hz, up to which `warped` multiplies frequencies by the factor
+WARP_BOUNDARY_SHARE = 0.8  # largest share of the highest frequency that this boundary may have
+MIN_DEVIATION = 1e-3  # of an MFCC that is normalised by itself; below, it is constant
+NEPERS_PER_DB = math.log(10) / 10  # natural logarithm of a ratio of energies of 1 dB
 INT16_SCALE = 32768  # full scale of 16-bit integers, from which the notebook's features are made
 LOUDEST = 1e9  # limit of a sample's absolute value; full scale is 1, but floats may be integers
 SPHERE_HEADER_BYTES = 1024
@@ -236,7 +240,11 @@ def n_steps(n_samples: int, sample_rate: int = SAMPLE_RATE, stride: int = 1) -> 
 
 
 def mfcc(
-    samples: np.ndarray, sample_rate: int = SAMPLE_RATE, numcep: int = 26, stride: int = 1
+    samples: np.ndarray,
+    sample_rate: int = SAMPLE_RATE,
+    numcep: int = 26,
+    stride: int = 1,
+    dynamic_range: float = 0.0,
 ) -> np.ndarray:
     """Computes mel-frequency cepstral coefficients.
 
@@ -245,6 +253,7 @@ def mfcc(
       sample_rate: Hz.
       numcep: coefficients of a frame, at most 26.
       stride: every stride-th frame is kept.
+      dynamic_range: dB, see `limit_range`; 0: no limit.
     Returns:
       float64 [n_steps, numcep]; the first coefficient is the log energy of the frame.
     Raises:
@@ -252,16 +261,64 @@ def mfcc(
     Source: python_speech_features.mfcc with its defaults, as in the notebook, but in a form that
       is three times faster. The stride came to Mozilla's code in December 2016.
     """
+    energies = log_mel(samples, sample_rate, stride)
+    return cepstra(*[limit_range(each, dynamic_range) for each in energies], numcep)
+
+
+def log_mel(
+    samples: np.ndarray, sample_rate: int, stride: int = 1, warp: float = 1.0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Computes the logarithms of the energies of the mel filters.
+
+    Args:
+      samples: float32 or float64 [n_samples], in the range of 16-bit integers.
+      sample_rate: Hz.
+      stride: every stride-th frame is kept.
+      warp: factor of the filters' centres, see `warped`; to two decimals.
+    Returns:
+      (natural logarithms of the energies, [n_steps, N_FILTERS]; of the energies of the whole
+      frames, [n_steps]), both of the type of the samples.
+    Raises:
+      AudioError: there are fewer samples than one window has.
+    """
     check_length(len(samples), sample_rate)
     window, step = window_and_step(sample_rate)
     frames = _frames(sigproc.preemphasis(samples, PREEMPHASIS), window, step)[::stride]
     n_fft = fft_points(window)
     spectrum = scipy.fft.rfft(frames, n_fft)
     power = (spectrum.real**2 + spectrum.imag**2) / n_fft
-    cepstrum = scipy.fft.dct(_log((filterbank(n_fft, sample_rate) @ power.T).T), norm='ortho')
-    coefficients = base.lifter(cepstrum[:, :numcep], LIFTER)
-    coefficients[:, 0] = _log(power.sum(axis=1))
-    return coefficients
+    filters = _filters_of(n_fft, sample_rate, round(warp, 2), power.dtype.char)
+    return _log((filters @ power.T).T), _log(power.sum(axis=1))
+
+
+def limit_range(log_energies: np.ndarray, decibels: float) -> np.ndarray:
+    """Raises the energies that lie more than so many dB below the largest one of the utterance.
+
+    What lies deeper is the noise of the recording, or the silence of a computer, and tells nothing
+    about the speech.
+
+    Args:
+      log_energies: natural logarithms of energies, float of any shape.
+      decibels: 0: no limit.
+    Returns:
+      The same shape and type.
+    Source: the features of Whisper (Radford et al., arXiv:2212.04356), whose limit is 80 dB.
+    """
+    if not decibels:
+        return log_energies
+    lowest = log_energies.max() - decibels * NEPERS_PER_DB
+    return np.maximum(log_energies, lowest.astype(log_energies.dtype))
+
+
+def cepstra(log_energies: np.ndarray, log_energy: np.ndarray, numcep: int) -> np.ndarray:
+    """Computes the cepstral coefficients of what `log_mel` returns.
+
+    Returns:
+      [n_steps, numcep], of the type of the arguments; the first coefficient is `log_energy`.
+    """
+    coefficients = base.lifter(scipy.fft.dct(log_energies, norm='ortho')[:, :numcep], LIFTER)
+    coefficients[:, 0] = log_energy
+    return coefficients.astype(log_energies.dtype, copy=False)
 
 
 def _frames(samples, window, step):
@@ -287,10 +344,50 @@ def filterbank(n_fft: int, sample_rate: int) -> scipy.sparse.csr_array:
     return scipy.sparse.csr_array(base.get_filterbanks(N_FILTERS, n_fft, sample_rate))
 
 
+@functools.lru_cache(maxsize=None)
+def _filters_of(n_fft, sample_rate, factor, kind):
+    """Returns the mel filters with their centres warped by a factor, a sparse matrix of the type
+    `kind` (of NumPy); the caller rounds the factor, so that there are few."""
+    if factor == 1.0:
+        return filterbank(n_fft, sample_rate).astype(kind)
+    centers = base.mel2hz(np.linspace(0, base.hz2mel(sample_rate / 2), N_FILTERS + 2))
+    edges = np.floor((n_fft + 1) * warped(centers, factor, sample_rate) / sample_rate)
+    bins = np.arange(n_fft // 2 + 1)
+    with np.errstate(divide='ignore', invalid='ignore'):  # edges of narrow filters may coincide
+        rising = (bins - edges[:-2, None]) / (edges[1:-1] - edges[:-2])[:, None]
+        falling = (edges[2:, None] - bins) / (edges[2:] - edges[1:-1])[:, None]
+    below, above = edges[1:-1, None] > bins, edges[2:, None] > bins
+    filters = np.where(below, np.maximum(rising, 0), np.where(above, falling, 0))
+    return scipy.sparse.csr_array(filters.astype(kind))
+
+
+def warped(frequencies: np.ndarray, factor: float, sample_rate: int) -> np.ndarray:
+    """Warps frequencies piecewise linearly: they are multiplied by the factor up to a boundary,
+    above which a straight line leads to half the sample rate, which stays where it is.
+
+    Args:
+      frequencies: float [n], in Hz.
+      factor: above 0.
+      sample_rate: Hz.
+    Returns:
+      float [n], in Hz.
+    Source: vocal-tract-length perturbation, Jaitly and Hinton, ICML 2013 (workshop on deep learning
+      for audio, speech and language processing), the equation of section 2. Its boundary is
+      4800 Hz; at low sample rates it is 0.8 of the highest frequency.
+    """
+    highest = sample_rate / 2
+    reached = min(WARP_BOUNDARY, WARP_BOUNDARY_SHARE * highest) * min(factor, 1.0)
+    boundary = reached / factor
+    slope = (highest - reached) / (highest - boundary)
+    return np.where(
+        frequencies <= boundary, frequencies * factor, highest - slope * (highest - frequencies)
+    )
+
+
 def _log(power):
     """Returns the natural logarithm of `power`, in which zeros are replaced by the machine epsilon,
     as in python_speech_features."""
-    return np.log(np.where(power == 0, np.finfo(float).eps, power))
+    return np.log(np.where(power == 0, float(np.finfo(float).eps), power))
 
 
 def check_length(n_samples: int, sample_rate: int) -> None:
@@ -302,7 +399,7 @@ def check_length(n_samples: int, sample_rate: int) -> None:
         )
 
 
-def normalise(frames: np.ndarray, numcontext: int) -> np.ndarray:
+def normalise(frames: np.ndarray, numcontext: int, norm: str = 'utterance') -> np.ndarray:
     """Applies per-utterance normalisation to MFCC: mean 0 and standard deviation 1 over all values
     of all windows that will be cut from them.
 
@@ -311,12 +408,15 @@ def normalise(frames: np.ndarray, numcontext: int) -> np.ndarray:
     Args:
       frames: float [n_steps, numcep].
       numcontext: frames of context on either side.
+      norm: one of config.FEATURE_NORMS; `coefficient` stands for `normalise_coefficients`.
     Returns:
       float32 [numcontext + n_steps + numcontext, numcep]; the margins are the normalised frames of
       zeros, so that `context_windows` only has to cut.
     Source: the end of the notebook's audiofile_to_input_vector, which normalised the windows
       [n_steps, 494] themselves.
     """
+    if norm == 'coefficient':
+        return normalise_coefficients(frames, numcontext)
     steps, numcep = frames.shape
     padded = np.pad(frames, ((numcontext, numcontext), (0, 0)))
     # row r is part of the windows max(0, r - 2*numcontext) ... min(r, steps - 1)
@@ -326,6 +426,26 @@ def normalise(frames: np.ndarray, numcontext: int) -> np.ndarray:
     mean = (padded * uses).sum() / n_values
     deviation = math.sqrt(((padded - mean) ** 2 * uses).sum() / n_values)
     return ((padded - mean) / (deviation or 1.0)).astype(np.float32)
+
+
+def normalise_coefficients(frames: np.ndarray, numcontext: int) -> np.ndarray:
+    """Brings each coefficient to mean 0 and standard deviation 1 over the frames of an utterance,
+    so that a speaker's or a microphone's constant share of the spectrum cancels out.
+
+    Args:
+      frames: float [n_steps, numcep].
+      numcontext: frames of context on either side.
+    Returns:
+      float32 [numcontext + n_steps + numcontext, numcep]; the margins are 0, the mean. A
+      coefficient that is constant, but for rounding, is 0.
+    Source: cepstral mean and variance normalisation, Viikki and Laurila, Speech Communication 25
+      (1998).
+    """
+    centred = frames - frames.mean(axis=0, dtype=np.float64)
+    deviation = np.sqrt((centred**2).mean(axis=0))
+    constant = deviation < MIN_DEVIATION
+    normal = np.where(constant, 0.0, centred / np.where(constant, 1.0, deviation))
+    return np.pad(normal, ((numcontext, numcontext), (0, 0))).astype(np.float32)
 
 
 def context_windows(padded: np.ndarray, numcontext: int) -> np.ndarray:
@@ -342,7 +462,13 @@ def context_windows(padded: np.ndarray, numcontext: int) -> np.ndarray:
 
 
 def audiofile_to_input_vector(
-    filename: str, numcep: int, numcontext: int, sample_rate: int = SAMPLE_RATE, stride: int = 1
+    filename: str,
+    numcep: int,
+    numcontext: int,
+    sample_rate: int = SAMPLE_RATE,
+    stride: int = 1,
+    norm: str = 'utterance',
+    dynamic_range: float = 0.0,
 ) -> np.ndarray:
     """Computes the network's input for one audio file.
 
@@ -352,11 +478,14 @@ def audiofile_to_input_vector(
       numcontext: frames of context on either side.
       sample_rate: Hz, the rate to which the audio is converted.
       stride: every stride-th frame is kept.
+      norm: as in `normalise`.
+      dynamic_range: as in `mfcc`.
     Returns:
       float32 [n_steps, numcep + 2*numcep*numcontext], normalised windows.
     Raises:
       AudioError: as `read_audio` and `mfcc`.
     Source: the notebook's util.audio.audiofile_to_input_vector.
     """
-    frames = mfcc(read_audio(filename, sample_rate), sample_rate, numcep, stride)
-    return context_windows(normalise(frames, numcontext), numcontext)
+    samples = read_audio(filename, sample_rate)
+    frames = mfcc(samples, sample_rate, numcep, stride, dynamic_range)
+    return context_windows(normalise(frames, numcontext, norm), numcontext)

@@ -17,7 +17,7 @@ import reprlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from util import errors, files
+from util import augment_setting, errors, files
 
 PROJECT_DIR = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PREFIX = 'ds_'
@@ -30,6 +30,13 @@ RNNS = ('lstm', 'vanilla')
 RNN_IMPLS = ('auto', 'own', 'block', 'cudnn')
 RECURRENT_INITS = ('uniform', 'orthogonal')
 LOSS_NORMS = ('utterances', 'labels')
+LM_UNKNOWN_NEVER = 'never'  # ds_lm_unknown without words outside the lexicon
+# Weights of Mozilla's DeepSpeech 0.9.3 for its model of English, which it found by a search on
+# LibriSpeech; util.tools.tune_lm finds those that fit a model
+LM_ALPHA, LM_BETA = 0.931, 1.183
+LEARNING_RATE_SCHEDULES = ('exponential', 'cosine')
+FEATURE_NORMS = ('utterance', 'coefficient')
+BEST_BY = ('loss', 'wer', 'cer')
 WEIGHT_RANGE = 10**6  # the largest ratio between the weights of two corpora
 FULL = 'full'  # stands for all utterances at the end of ds_segment_lengths
 
@@ -61,7 +68,7 @@ def silenced_tensorflow() -> Iterator[None]:
         return
     os.environ[TENSORFLOW_LOG_LEVEL] = '3'
     try:
-        with _silenced_stderr():
+        with silenced_stderr():
             yield
     finally:
         if given is None:
@@ -69,7 +76,7 @@ def silenced_tensorflow() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _silenced_stderr():
+def silenced_stderr() -> Iterator[None]:
     """Discards what the block writes to the file descriptor of the standard error."""
     try:
         kept = os.dup(2)
@@ -104,6 +111,7 @@ def _setting(
     choices=None,
     derived='',
     source=HERE,
+    items=False,
 ) -> Any:
     """Declares a setting.
 
@@ -116,6 +124,7 @@ def _setting(
       choices: the values that a text may have.
       derived: a default that depends on other settings, in words.
       source: where the setting comes from.
+      items: whether a JSON file may give a list of texts, which are joined with spaces and quotes.
     """
     return dataclasses.field(
         default=default,
@@ -129,6 +138,7 @@ def _setting(
             'choices': choices,
             'derived': derived,
             'source': source,
+            'items': items,
         },
     )
 
@@ -203,17 +213,31 @@ class Config:
 
     # Learning rate, patience, curriculum
     learning_rate_decay: float = _setting(
-        1.0, 'factor of the learning rate at the end of the run; it decays exponentially',
+        1.0, 'factor of the learning rate at the end of the run, see `ds_learning_rate_schedule`',
         above=0.0, high=1.0, source=NABU)
+    learning_rate_schedule: str = _setting(
+        'exponential', 'how the learning rate falls to `ds_learning_rate_decay`: `exponential`, or '
+        'along half a `cosine`', choices=LEARNING_RATE_SCHEDULES)
+    warmup_steps: int = _setting(0, 'number of updates over which the learning rate rises linearly '
+                                 'at the start of the run; 0: none', 'updates', low=0)
+    best_by: str = _setting(
+        'loss', 'figure of the dev set that says which weights are the best, and which validations '
+        'count as better: `loss`, `wer` or `cer` (the lower loss decides if they are equal)',
+        choices=BEST_BY)
     valid_adapt: float = _setting(
-        1.0, 'factor of the learning rate after each validation whose dev loss is not better than '
-        'the best', above=0.0, high=1.0, source=NABU)
-    num_tries: int = _setting(0, 'patience: stop after n validations whose dev loss is not better '
-                              'than the best; 0: never', 'validations', low=0, source=NABU)
-    go_back: bool = _setting(False, 'go back to the best weights after each validation whose dev '
-                             'loss is not better', source=NABU)
+        1.0, 'factor of the learning rate after each validation that is not better than the best '
+        '(by `ds_best_by`)', above=0.0, high=1.0, source=NABU)
+    num_tries: int = _setting(0, 'patience: stop after n validations that are not better than the '
+                              'best (by `ds_best_by`); 0: never', 'validations', low=0,
+                              source=NABU)
+    go_back: bool = _setting(False, 'go back to the best weights after each validation that is not '
+                             'better (by `ds_best_by`)', source=NABU)
     reset_tries: bool = _setting(False, 'start the count of `ds_num_tries` again at 0 after each '
-                                 'better dev loss; off: count over the whole stage', source=NABU)
+                                 'better validation; off: count over the whole stage', source=NABU)
+    average_checkpoints: int = _setting(
+        0, 'test and export the mean of the weights of the n newest checkpoints of the run, if it '
+        'is not worse on the dev set (by `ds_best_by`) than the best weights; 0: off',
+        'checkpoints', low=0, high=1000)
     init_from: str = _setting(
         '', 'weights to start from, which are found by name: a checkpoint, a folder of '
         'checkpoints, or a `.npz` file; empty: random weights', source=NABU)
@@ -221,6 +245,14 @@ class Config:
         '', 'curriculum: the length of the longest utterances of each stage, comma-separated, such '
         'as `100,200,full`; each stage has `ds_training_iters` epochs; empty: one stage of all '
         'utterances', 'time steps', source=NABU)
+
+    # Augmentation
+    augment: str = _setting(
+        '', 'augmentations of the training utterances, with spaces between (in a JSON file also a '
+        'list): `name[p=0.5,key=value,key=value~range,key=from:to]`; see the section Augmentation '
+        'of util/README.md; empty: none', source=DEEPSPEECH, items=True)
+    augment_cache_gb: float = _setting(1.0, 'memory in which `ds_augment` keeps decoded audio, so '
+                                       'that it is decoded only once', 'GB', low=0.0)
 
     # The splits of corpora whose split can be chosen
     librivox_train: str = _setting('train-clean-100,train-clean-360,train-other-500',
@@ -274,6 +306,12 @@ class Config:
     dropout_rate4: float = _setting(0.0, 'dropout after layer 4, the recurrent one', low=0.0,
                                     below=1.0, source=DEEPSPEECH)
     dropout_rate5: float = _setting(None, 'dropout after layer 5', **_RATE)
+    weight_decay: float = _setting(
+        0.0, 'decoupled weight decay: every update also takes this share, times the learning rate, '
+        'off the matrices (not off biases and gains)', low=0.0)
+    label_smoothing: float = _setting(
+        0.0, 'share by which training mixes the targets of CTC at each time step with equal '
+        'probabilities of all classes; reported losses are without it', low=0.0, below=1.0)
     use_warpctc: bool = _setting(False, 'compute the CTC loss by the operation `CTCLossV2` '
                                  '(cuDNN; needs a GPU), as TensorFlow no longer has warp-ctc',
                                  source=NOTEBOOK)
@@ -312,6 +350,19 @@ class Config:
     export_beam_width: int = _setting(
         None, 'width of the beam search in exported models', 'paths', low=1,
         derived='`ds_beam_width`')
+    lm: str = _setting('', 'language model for a second search of the test: an ARPA file, also '
+                       'gzipped, or a binary of KenLM; empty: none', source=DEEPSPEECH)
+    lm_alpha: float = _setting(LM_ALPHA, 'weight of the language model', low=0.0, high=1000.0,
+                               source=DEEPSPEECH)
+    lm_beta: float = _setting(None, 'what each word adds to the score', low=-1000.0, high=1000.0,
+                              derived='%g with `ds_lm`, else 0' % LM_BETA, source=DEEPSPEECH)
+    lm_lexicon: str = _setting('', 'file with the words of the second search, one a line; empty: '
+                               'those of the ARPA file or of the grammar')
+    lm_grammar: str = _setting('', 'file with the grammar of the second search; empty: none')
+    lm_unknown: str = _setting(
+        LM_UNKNOWN_NEVER, 'words outside the lexicon: `never`, `spell` for any, or the number that '
+        'each of them adds to the score, such as -5')
+    lm_beam_width: int = _setting(100, 'width of the second search', 'paths', low=1, high=10**5)
     do_fulltrace: bool = _setting(False, 'write run metadata of every step for TensorBoard, and a '
                                   'Chrome trace', source=NOTEBOOK)
     log_device_placement: bool = _setting(False, 'let TensorFlow log on which device each '
@@ -328,6 +379,13 @@ class Config:
                               source=NOTEBOOK)
     feature_stride: int = _setting(1, "keep every n-th frame (2: as Mozilla's code of December "
                                    '2016)', 'frames', low=1, high=10)
+    feature_norm: str = _setting(
+        'utterance', 'normalisation of the MFCC of an utterance: `utterance`, one mean and one '
+        "deviation of all values, as the notebook's, or `coefficient`, those of each coefficient",
+        choices=FEATURE_NORMS)
+    dynamic_range: float = _setting(
+        0.0, 'raise mel energies that lie more than this below the largest one of the utterance, '
+        'so that the noise of the recording does not count; 0: off', 'dB', low=0.0, high=400.0)
     n_hidden: int = _setting(None, 'width of layers 1, 2, 5 and of layer 4 in each direction',
                              **_WIDTH, derived='`n_input + 2*n_input*n_context`')
     n_hidden_1: int = _setting(None, 'width of layer 1', **_WIDTH, derived='`ds_n_hidden`')
@@ -338,6 +396,9 @@ class Config:
                                derived='`ds_n_hidden`')
     relu_clip: float = _setting(20.0, 'ceiling of the clipped ReLU activation', low=0.0,
                                 source=NOTEBOOK)
+    layer_norm: bool = _setting(False, 'normalise the output of layers 1, 2, 3 and 5 over the '
+                                'units, with a gain and a bias for each (layer normalisation)',
+                                source=DEEPSPEECH)
     default_stddev: float = _setting(0.1, 'standard deviation of the initial weights and biases',
                                      low=0.0, source=NOTEBOOK)
     b1_stddev: float = _setting(None, 'standard deviation of the initial values of `b1`', **_STDDEV)
@@ -486,6 +547,7 @@ def _numbers(text):
 
 def _check_lists(config):
     """Raises ConfigError if a setting that holds a list cannot be used."""
+    augment_setting.parse(config.augment)
     try:
         weights = _numbers(config.importer_weights)
         fine = not weights or (
@@ -531,13 +593,16 @@ def _check_together(config):
 
 
 def uses_dev_loss(config: Config) -> list[str]:
-    """Returns the names of the settings in use that depend on the dev loss."""
+    """Returns the names of the settings in use that depend on the loss, or another figure, of the
+    dev set."""
     return [
         PREFIX + name
         for name, used in (
             ('valid_adapt', config.valid_adapt < 1),
             ('num_tries', config.num_tries),
             ('go_back', config.go_back),
+            ('best_by', config.best_by != 'loss'),
+            ('average_checkpoints', config.average_checkpoints),
         )
         if used
     ]
@@ -604,6 +669,7 @@ def _derive(values):
         'n_hidden': n_hidden,
         'n_cell_dim': n_hidden,
         'export_beam_width': values['beam_width'],
+        'lm_beta': LM_BETA if values['lm'] else 0.0,
     }
     derived.update({'n_hidden_%d' % i: n_hidden for i in (1, 2, 5)})
     derived.update(
@@ -688,8 +754,10 @@ def parse(name: str, value: object, field: dataclasses.Field) -> bool | int | fl
         float: _parse_float,
         str: _parse_text,
     }
-    parsed = reader[field.type](value)
     limits = field.metadata
+    if limits['items'] and isinstance(value, list) and all(isinstance(i, str) for i in value):
+        value = augment_setting.join(value)
+    parsed = reader[field.type](value)
     if parsed is None or not _within(parsed, limits):
         raise errors.ConfigError('%s must be %s, got %s' % (name, _expected(field), _shown(value)))
     return parsed

@@ -28,6 +28,10 @@ class WeightsError(DeepSpeechError, ValueError):
     """A file of weights cannot be used."""
 
 
+class LanguageError(DeepSpeechError, ValueError):
+    """A language model, a lexicon or a grammar cannot be used."""
+
+
 class TrainingError(DeepSpeechError, RuntimeError):
     """Training, test or export cannot go on."""
 

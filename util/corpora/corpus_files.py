@@ -6,6 +6,13 @@ from typing import TypeVar
 
 from util import errors, files
 
+# Endings of names of audio files. The last row is of formats that libsndfile cannot read; these
+# files are named as failures rather than passed over.
+AUDIO = (
+    *('.wav', '.wave', '.rf64', '.w64', '.flac', '.ogg', '.oga', '.opus', '.mp3', '.mp2'),
+    *('.sph', '.nist', '.aif', '.aiff', '.aifc', '.au', '.snd', '.caf'),
+    *('.m4a', '.aac', '.wma', '.amr'),
+)
 HIDDEN = ('._', '.DS_Store', '__MACOSX')  # what macOS leaves in folders and archives
 
 Item = TypeVar('Item')

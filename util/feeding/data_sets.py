@@ -7,6 +7,7 @@ labels.
 
 import collections
 import copy
+import functools
 import logging
 import threading
 import zlib
@@ -22,7 +23,7 @@ FEATURES_VERSION = 1  # increased when util/audio.py changes, so that old caches
 NAMED_EXCLUSIONS = 100  # excluded utterances that the log names; the others are only counted
 
 
-def make_data_sets(config, alphabet, listing):
+def make_data_sets(config, alphabet, listing, augmentation=None):
     """Checks the utterances of a listing and returns the three data sets.
 
     Utterances that cannot be used are left out; their names, exclusion reasons and number are
@@ -32,6 +33,7 @@ def make_data_sets(config, alphabet, listing):
       config: Config.
       alphabet: text.Alphabet.
       listing: records.Listing.
+      augmentation: augmenter.Augmenter of the training set; None: there is none.
     Returns:
       DataSets.
     Raises:
@@ -51,6 +53,7 @@ def make_data_sets(config, alphabet, listing):
                 examples.append(example)
                 sources[info.rate, info.channels] += 1
         sets.append(DataSet(set_name, examples, config, alphabet, features, sources))
+    sets[0].augmentation = augmentation
     headers.close()
     excluded = {utterance: reason for utterance, (reason, info) in checked.items() if not info}
     sources = collections.Counter(
@@ -79,7 +82,9 @@ def _feature_cache(config):
     """Returns the feature cache that all three sets share; None if it is off."""
     if not config.feature_cache:
         return None
-    settings = (FEATURES_VERSION, config.sample_rate, config.n_input, config.feature_stride)
+    settings: tuple = (FEATURES_VERSION, config.sample_rate, config.n_input, config.feature_stride)
+    if config.dynamic_range:
+        settings += (config.dynamic_range,)
     return cache.FeatureCache(
         config.cache_dir, config.importer, settings, config.n_input, config.feature_cache_gb * 1e9
     )
@@ -237,6 +242,10 @@ class DataSets:
 class DataSet:
     """The utterances of one set, and their order in each epoch.
 
+    Attributes:
+      augmentation: augmenter.Augmenter, or None.
+      laps: epochs of this set in one epoch of the training.
+
     Args:
       name: 'train', 'dev' or 'test'.
       examples: list of records.Example.
@@ -254,6 +263,7 @@ class DataSet:
         self.step_size = config.set_batch_size(name) * max(1, config.towers)  # utterances
         self.n_input, self.n_context = config.n_input, config.n_context
         self.queue_index = 0
+        self.augmentation, self.laps = None, 1.0
         self._config, self._alphabet = config, alphabet
         self._unreadable, self._excluding = set(), threading.Lock()
 
@@ -269,6 +279,7 @@ class DataSet:
         """Returns a DataSet, with a queue of its own, of the examples that `belongs` accepts."""
         part = copy.copy(self)
         part.examples = [example for example in self.examples if belongs(example)]
+        part.__dict__.pop('_numbers', None)  # those of other examples
         return part
 
     def up_to(self, length):
@@ -327,28 +338,70 @@ class DataSet:
 
     # Reading
 
-    def read(self, index):
+    def read(self, index, epoch=0):
         """Reads the features and labels of an utterance; the reader threads call this.
 
+        Args:
+          index: index of the utterance.
+          epoch: epoch of this set, on which augmentation depends.
         Returns:
           (normalised MFCC with the margins of the context windows, float32 [n_context + n_steps +
           n_context, n_input]; labels, int32 [n_labels]). None if the utterance turns out to be
           unusable, which is logged once.
         """
         example, config = self.examples[index], self._config
-        frames = self.features and self.features.get(example.utterance)
-        if frames is None:
-            state = self.features and self.features.state(example.utterance)
-            try:
-                frames = _compute_features(example.utterance, config)
-            except audio.AudioError as error:
-                return self._exclude(index, str(error))
-            if state:
-                self.features.put(example.utterance, frames, state)
+        try:
+            frames = self._frames(index, epoch)
+        except audio.AudioError as error:
+            return self._exclude(index, str(error))
         reason = _too_short_for_ctc(len(frames), example.transcript)
         if reason:  # the header claimed more samples than there are
             return self._exclude(index, reason)
-        return audio.normalise(frames, config.n_context), self._alphabet.encode(example.transcript)
+        normal = audio.normalise(frames, config.n_context, config.feature_norm)
+        return normal, self._alphabet.encode(example.transcript)
+
+    def _frames(self, index, epoch):
+        """Returns the MFCC of an utterance in an epoch, float32 [n_steps, n_input].
+
+        Raises:
+          AudioError: the file cannot be read.
+        """
+        example = self.examples[index]
+        if self.augmentation is None:
+            return self._clean_frames(example)
+        return self.augmentation.features(
+            example,
+            (epoch, self._numbers[index]),
+            self.share(epoch),
+            lambda: self._clean_frames(example),
+        )
+
+    def _clean_frames(self, example):
+        """Returns the MFCC of an Example without augmentation, from the cache if they are there."""
+        frames = self.features and self.features.get(example.utterance)
+        if frames is None:
+            state = self.features and self.features.state(example.utterance)
+            frames = _compute_features(example.utterance, self._config)
+            if state:
+                self.features.put(example.utterance, frames, state)
+        return frames
+
+    def share(self, epoch):
+        """Returns the share of the training that is done at the beginning of an epoch of this set,
+        if no stage ends early."""
+        n_epochs = len(self._config.stages) * self._config.training_iters
+        return min(1.0, epoch / self.laps / max(1, n_epochs))
+
+    @functools.cached_property
+    def _numbers(self):
+        """Returns a number for each utterance, on which its augmentation depends: of its name,
+        which is the same wherever the corpus lies, and of how often it was listed before."""
+        numbers, listed = [], collections.Counter()
+        for example in self.examples:
+            name = example.utterance.name
+            numbers.append(zlib.crc32(('%s %d' % (name, listed[name])).encode('utf-8', 'replace')))
+            listed[name] += 1
+        return numbers
 
     def _exclude(self, index, reason):
         """Notes an utterance that turns out to be unusable, and logs it once; returns None."""
@@ -390,6 +443,6 @@ def _compute_features(utterance, config):
         utterance.stop_s,
         utterance.channel,
     )
-    return audio.mfcc(samples, config.sample_rate, config.n_input, config.feature_stride).astype(
-        np.float32
-    )
+    return audio.mfcc(
+        samples, config.sample_rate, config.n_input, config.feature_stride, config.dynamic_range
+    ).astype(np.float32)

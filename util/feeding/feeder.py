@@ -10,6 +10,7 @@ import os
 import queue
 import threading
 import time
+from typing import NamedTuple
 
 import numpy as np
 
@@ -107,6 +108,14 @@ def feed(data_set, queues, session, first_epoch=0, first_step=0, n_epochs=None):
 _LAST = object()  # marks the end of the steps, and of the epochs that are announced
 
 
+class _Planned(NamedTuple):
+    """A step that is to be read."""
+
+    epoch: int  # of the set, from 0
+    index: int  # type: ignore[assignment]  # number of the step in its epoch, from 0
+    utterances: list[int]  # indices
+
+
 class Feeder:
     """Fills the queue of a data set ahead of the graph, epoch after epoch, in the set's order.
 
@@ -195,14 +204,7 @@ class Feeder:
                 step = next(steps, _LAST)
                 if step is _LAST:
                     break
-                pending.append(
-                    step
-                    and (
-                        step[0],
-                        step[1],
-                        [readers.submit(self._read_all, part) for part in _parts(step[1])],
-                    )
-                )
+                pending.append(step and (step.index, step.utterances, self._submit(readers, step)))
             if not pending:
                 return
             self._announce(pending.popleft())
@@ -210,15 +212,22 @@ class Feeder:
             for future in step[2] if step else ():
                 future.cancel()
 
-    def _read_all(self, indices):
+    def _submit(self, readers, step):
+        """Hands the utterances of a step to the reader threads; returns the futures."""
+        return [
+            readers.submit(self._read_all, step.epoch, part) for part in _parts(step.utterances)
+        ]
+
+    def _read_all(self, epoch, indices):
         """Returns the result of `DataSet.read` for each of these utterances."""
-        return [self._data_set.read(index) for index in indices]
+        return [self._data_set.read(index, epoch) for index in indices]
 
     def _steps(self):
-        """Yields (index, utterance indices) of each step, None at the end of each epoch."""
+        """Yields a _Planned for each step, None at the end of each epoch."""
         epoch, first = self._first_epoch, self._first_step
         while self._n_epochs is None or epoch < self._first_epoch + self._n_epochs:
-            yield from list(enumerate(self._data_set.order(epoch)))[first:]
+            for index, utterances in list(enumerate(self._data_set.order(epoch)))[first:]:
+                yield _Planned(epoch, index, utterances)
             yield None
             epoch, first = epoch + 1, 0
 

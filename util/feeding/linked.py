@@ -34,6 +34,9 @@ class LinkedSets:
 
     def __init__(self, sets, weights, config):
         self.parts, self.weights, self._config = sets, weights, config
+        for part in sets:
+            if len(part):
+                part.laps = self.rounds / part.total_batches
 
     def __len__(self):
         return sum(map(len, self.parts))

@@ -62,8 +62,9 @@ class Savers(NamedTuple):
     """The savers of a training graph."""
 
     newest: Any  # tf.train.Saver of all variables, for the checkpoint folder
-    best: Any  # tf.train.Saver of all variables, for the best ones by dev loss, in best/
+    best: Any  # tf.train.Saver of all variables, for the best ones by ds_best_by, in best/
     weights: Any  # tf.train.Saver of the weights and Adam's slots, for going back; None: not needed
+    averaged: Any  # tf.train.Saver of all variables, for averaged/; None: not needed
 
 
 class StateVariables(NamedTuple):

@@ -221,7 +221,8 @@ def features(samples, lengths, config):
     Args:
       samples: float [B, N], full scale is 1.
       lengths: int32 [B], samples of each utterance.
-      config: Config; its sample_rate, n_input, n_context and feature_stride.
+      config: Config; its sample_rate, n_input, n_context, feature_stride, feature_norm and
+        dynamic_range.
     Returns:
       records.Batch with features float32 [B, C + T + C, n_input] and seq_len int32 [B].
     """
@@ -229,8 +230,10 @@ def features(samples, lengths, config):
     n_frames = 1 + tf.maximum(0, -((window - lengths) // step))
     n_steps = -(-n_frames // config.feature_stride)
     frames = _frames(samples, lengths, n_frames, window, step, config.feature_stride)
-    coefficients = _mfcc(frames, window, config)
-    return records.Batch(_normalised(coefficients, n_steps, config), n_steps, None, None)
+    coefficients = _mfcc(frames, window, n_steps, config)
+    by_coefficient = config.feature_norm == 'coefficient'
+    normalised = _normalised_coefficients if by_coefficient else _normalised
+    return records.Batch(normalised(coefficients, n_steps, config), n_steps, None, None)
 
 
 def _frames(samples, lengths, n_frames, window, step, stride):
@@ -253,17 +256,42 @@ def _frames(samples, lengths, n_frames, window, step, stride):
     return tf.signal.frame(padded, window, step * stride)
 
 
-def _mfcc(frames, window, config):
-    """Computes MFCC: float64 [B, T, window] -> [B, T, n_input]; see audio.mfcc."""
+def _mfcc(frames, window, n_steps, config):
+    """Computes MFCC: float64 [B, T, window] -> [B, T, n_input]; see audio.mfcc.
+
+    Args:
+      n_steps: int32 [B]; later steps hold zeros.
+    """
     n_fft = audio.fft_points(window)
     spectrum = tf.signal.rfft(frames, [n_fft])
     power = (tf.math.real(spectrum) ** 2 + tf.math.imag(spectrum) ** 2) / n_fft
     filters = audio.filterbank(n_fft, config.sample_rate).toarray().T  # [n_fft/2 + 1, N_FILTERS]
     cosines = scipy.fft.dct(np.eye(audio.N_FILTERS), norm='ortho')[:, : config.n_input]
     lifter = base.lifter(np.ones([1, config.n_input]), audio.LIFTER)
-    cepstrum = tf.tensordot(_log(tf.tensordot(power, filters, 1)), cosines * lifter, 1)
+    energies = _log(tf.tensordot(power, filters, 1))
     energy = _log(tf.reduce_sum(power, axis=2, keepdims=True))
+    if config.dynamic_range:
+        inside = tf.sequence_mask(n_steps, tf.shape(frames)[1])[:, :, None]
+        energies, energy = [
+            _limited(each, inside, config.dynamic_range) for each in (energies, energy)
+        ]
+    cepstrum = tf.tensordot(energies, cosines * lifter, 1)
     return tf.concat([energy, cepstrum[:, :, 1:]], axis=2)
+
+
+def _limited(log_energies, inside, decibels):
+    """Raises low energies, float64 [B, T, n]; see audio.limit_range.
+
+    Args:
+      inside: bool [B, T, 1], whether a time step belongs to its utterance.
+    """
+    masked = tf.where(
+        tf.broadcast_to(inside, tf.shape(log_energies)),
+        log_energies,
+        tf.fill(tf.shape(log_energies), tf.constant(-math.inf, tf.float64)),
+    )
+    highest = tf.reduce_max(masked, axis=[1, 2], keepdims=True)
+    return tf.maximum(log_energies, highest - decibels * audio.NEPERS_PER_DB)
 
 
 def _log(power):
@@ -296,6 +324,25 @@ def _normalised(coefficients, n_steps, config):
     deviation = tf.sqrt(variance)
     deviation = tf.where(tf.equal(deviation, 0), tf.ones_like(deviation), deviation)
     return tf.cast((padded - mean) / deviation, tf.float32)
+
+
+def _normalised_coefficients(coefficients, n_steps, config):
+    """Normalises each coefficient; see audio.normalise_coefficients. Arguments and result are those
+    of `_normalised`."""
+    inside = tf.sequence_mask(n_steps, tf.shape(coefficients)[1], tf.float64)[:, :, None]
+    count = tf.cast(n_steps, tf.float64)[:, None, None]
+    kept = tf.where(
+        tf.broadcast_to(inside > 0, tf.shape(coefficients)),
+        coefficients,
+        tf.zeros_like(coefficients),
+    )
+    centred = (kept - tf.reduce_sum(kept, 1, keepdims=True) / count) * inside
+    deviation = tf.sqrt(tf.reduce_sum(centred**2, 1, keepdims=True) / count)
+    constant = deviation < audio.MIN_DEVIATION
+    varying = tf.cast(~constant, tf.float64)
+    normal = centred * varying / tf.where(constant, tf.ones_like(deviation), deviation)
+    margins = [config.n_context] * 2
+    return tf.cast(tf.pad(normal, [[0, 0], margins, [0, 0]]), tf.float32)
 
 
 # From labels to text

@@ -12,6 +12,7 @@ import pkgutil
 from collections.abc import Callable
 
 from util import config as settings, errors, records, text
+from util.augmentation import augmenter
 from util.feeding import data_sets
 
 
@@ -22,8 +23,8 @@ def read_data_sets(config: settings.Config, alphabet: text.Alphabet) -> data_set
     linked corpus with the weight 0 is left out.
 
     Raises:
-      ConfigError: `ds_importer` names a module that does not exist, or `ds_dataset_path` does not
-        name one folder for each importer.
+      ConfigError: `ds_importer` names a module that does not exist, `ds_dataset_path` does not name
+        one folder for each importer, or `ds_augment` cannot be used.
       DataError: a corpus cannot be downloaded or used.
     """
     names = config.importers
@@ -40,6 +41,7 @@ def read_data_sets(config: settings.Config, alphabet: text.Alphabet) -> data_set
             'ds_dataset_path must be as many folders as ds_importer has '
             'importers (%d), got %r' % (len(names), config.dataset_path)
         )
+    augmentation = augmenter.Augmenter(config) if config.augment else None
     weights = config.linked_weights or [1.0] * len(names)
     listings = [
         _list(name, corpus, dataclasses.replace(config, dataset_path=path))
@@ -47,7 +49,7 @@ def read_data_sets(config: settings.Config, alphabet: text.Alphabet) -> data_set
         if weight
     ]
     joined = records.Listing(*[list(itertools.chain(*parts)) for parts in zip(*listings)])
-    return data_sets.make_data_sets(config, alphabet, joined)
+    return data_sets.make_data_sets(config, alphabet, joined, augmentation)
 
 
 def _list(name, corpus, config):

@@ -12,15 +12,10 @@ utterance is the part of the file that begins there and lasts "duration", both i
 between.
 """
 
-import csv
-import json
 import os
 
-from util import config as settings, errors, files, importers, records
-
-COLUMNS = ('wav_filename', 'transcript')
-JSON_LINES = ('.json', '.jsonl')  # endings of names
-LONGEST_S = 1e6  # s, 11 days; a longer duration or offset is a mistake
+from util import config as settings, importers, records
+from util.corpora import manifests
 
 read_data_sets = importers.reader(__name__)
 
@@ -39,7 +34,12 @@ def list_utterances(config: settings.Config) -> records.Listing:
 def _read_set(names, config):
     """Returns the utterances of a comma-separated list of manifests."""
     paths = [path.strip() for path in names.split(',')]
-    return [utterance for path in paths if path for utterance in read_manifest(_find(path, config))]
+    return [
+        utterance
+        for path in paths
+        if path
+        for utterance in manifests.read_manifest(_find(path, config))
+    ]
 
 
 def _find(path, config):
@@ -51,139 +51,3 @@ def _find(path, config):
     beside = os.path.join(config.dataset_path, path)
     first, second = (path, beside) if len(config.importers) == 1 else (beside, path)
     return second if not os.path.exists(first) and os.path.exists(second) else first
-
-
-def read_manifest(path: str) -> list[records.Utterance]:
-    """Returns the utterances of one manifest, in its order.
-
-    A byte order mark, CR LF line ends and blank lines are allowed.
-
-    Raises:
-      DataError: the manifest cannot be used; the message names the file and what is wrong with it.
-    """
-    if path.lower().endswith(JSON_LINES):
-        return _read_json_lines(path)
-    reader = None
-    try:
-        with files.open_regular(path, encoding='utf-8-sig', newline='') as file:
-            reader = csv.DictReader(file, strict=True)
-            columns = [name.strip() for name in reader.fieldnames or ()]
-            reader.fieldnames = columns
-            rows = [(reader.line_num, row) for row in reader if not _is_blank(row)]
-    except OSError as error:
-        raise errors.DataError('manifest %s cannot be read: %s' % (path, error.strerror)) from None
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise errors.DataError(
-            'manifest %s line %d is not CSV in UTF-8: %s'
-            % (path, reader.line_num if reader else 1, error)
-        ) from None
-    if not set(COLUMNS) <= set(columns):
-        raise errors.DataError(
-            'manifest %s: its first line must name the columns %s, got %s'
-            % (path, ' and '.join(COLUMNS), ', '.join(columns) or 'nothing')
-        )
-    return [_utterance(row, '%s line %d' % (path, number), path) for number, row in rows]
-
-
-def _is_blank(row):
-    """Tells whether no field of a row holds more than white space."""
-    return not any(value.strip() if isinstance(value, str) else value for value in row.values())
-
-
-def _utterance(row, place, path):
-    """Returns the utterance of a row; one without a file is named by its place in the manifest."""
-    name = (row['wav_filename'] or '').strip()
-    if not (name and _is_path(name)):
-        return records.Utterance(
-            path, place, '', 'wav_filename must be the path of a file, got %r' % name
-        )
-    reason = None
-    if None in row:  # DictReader gives this name to fields beyond those of the header
-        reason = 'more fields than columns in %s; a transcript with a comma needs quotes' % place
-    elif '\n' in name + (row['transcript'] or '').strip():
-        reason = 'a line break within a field that ends in %s; is a quote not closed?' % place
-    return records.Utterance(
-        os.path.join(os.path.dirname(path), name), name, row['transcript'] or '', reason
-    )
-
-
-def _read_json_lines(path):
-    """Returns the utterances of a manifest with an object on each line."""
-    try:
-        with files.open_regular(path, encoding='utf-8-sig') as file:
-            lines = file.read().split('\n')
-    except OSError as error:
-        raise errors.DataError('manifest %s cannot be read: %s' % (path, error.strerror)) from None
-    except UnicodeDecodeError as error:
-        raise errors.DataError(
-            'manifest %s is not JSON lines in UTF-8: %s' % (path, error)
-        ) from None
-    utterances = [
-        _json_utterance(line, '%s line %d' % (path, number), path)
-        for number, line in enumerate(lines, 1)
-        if line.strip()
-    ]
-    if utterances and all(utterance.exclusion_reason for utterance in utterances):
-        raise errors.DataError(
-            'manifest %s holds no usable line; %s: %s'
-            % (path, utterances[0].name, utterances[0].exclusion_reason)
-        )
-    return utterances
-
-
-def _json_utterance(line, place, path):
-    """Returns the utterance of a line; one that cannot be used is named by its place."""
-    try:
-        name, text, start_s, stop_s = _parse_object(line)
-    except ValueError as error:
-        return records.Utterance(path, place, '', str(error))
-    part = (
-        '' if start_s is None else '#%.2f-%s' % (start_s, '' if stop_s is None else '%.2f' % stop_s)
-    )
-    return records.Utterance(
-        os.path.join(os.path.dirname(path), name), name + part, text, start_s=start_s, stop_s=stop_s
-    )
-
-
-def _parse_object(line):
-    """Returns the audio file's path, the transcript, start_s and stop_s of a line.
-
-    Raises:
-      ValueError: the line is malformed; the message says how.
-    """
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise ValueError('not JSON: %s' % error) from None
-    if not isinstance(row, dict):
-        raise ValueError('expected a JSON object, got %.40r' % (row,))
-    name, text = row.get('audio_filepath'), row.get('text')
-    if not (isinstance(name, str) and name.strip() and _is_path(name)):
-        raise ValueError('audio_filepath must be the path of a file, got %.40r' % (name,))
-    if not isinstance(text, str):
-        raise ValueError('text must be the transcript of %s, got %.40r' % (name, text))
-    start_s, duration_s = (_seconds(row, field) for field in ('offset', 'duration'))
-    both = start_s is not None and duration_s is not None
-    return name.strip(), text, start_s, start_s + duration_s if both else None
-
-
-def _is_path(name):
-    """Tells whether a file can have this name: it has no NUL and no half of a surrogate pair."""
-    if name.isascii():
-        return '\0' not in name
-    return '\0' not in name and not any('\ud800' <= char <= '\udfff' for char in name)
-
-
-def _seconds(row, field):
-    """Returns the number of seconds in a field, or None if it is missing.
-
-    Raises:
-      ValueError: the field is not a number from 0 to LONGEST_S.
-    """
-    value = row.get(field)
-    if value is None:
-        return None
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not (is_number and 0 <= value < LONGEST_S):
-        raise ValueError('%s must be a number of seconds, got %.40r' % (field, value))
-    return value

@@ -8,7 +8,7 @@ Licence: CC0. Size: 8 MB. The script data/digits/make_digits.py made it.
 import os
 
 from util import config as settings, importers, records
-from util.importers import csv
+from util.corpora import manifests
 
 read_data_sets = importers.reader(__name__)
 
@@ -21,7 +21,7 @@ def list_utterances(config: settings.Config) -> records.Listing:
     """
     return records.Listing(
         *[
-            csv.read_manifest(os.path.join(config.dataset_path, name + '.csv'))
+            manifests.read_manifest(os.path.join(config.dataset_path, name + '.csv'))
             for name in records.SET_NAMES
         ]
     )

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from util import text
+from util.ctc import log_probabilities, log_softmax, states_of
 
 SPACE = ' '
 
@@ -33,13 +34,6 @@ class Word(NamedTuple):
         return (self.start_s + self.end_s) / 2
 
 
-def log_softmax(logits: np.ndarray) -> np.ndarray:
-    """Returns the logarithms of the probabilities: float [T, n_character] -> float64 of this
-    shape."""
-    shifted = logits.astype(np.float64) - logits.max(axis=1, keepdims=True)
-    return shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
-
-
 def align(log_probs: np.ndarray, labels: Sequence[int], blank: int) -> np.ndarray:
     """Finds the most probable path through labels, by Viterbi's algorithm.
 
@@ -52,7 +46,7 @@ def align(log_probs: np.ndarray, labels: Sequence[int], blank: int) -> np.ndarra
     Raises:
       ValueError: there are fewer time steps than CTC needs for the labels.
     """
-    states, passes_blank = _states(labels, blank)
+    states, passes_blank = states_of(labels, blank)
     scores = _first_scores(log_probs[:, states])
     backwards = np.empty((len(log_probs), len(states)), np.int8)  # steps back of the best way here
     for t, emission in enumerate(log_probs[1:, states], 1):
@@ -79,22 +73,7 @@ def loss(log_probs: np.ndarray, labels: Sequence[int], blank: int) -> float:
     Returns:
       The loss; infinity if there are too few time steps for the labels.
     """
-    states, passes_blank = _states(labels, blank)
-    scores = _first_scores(log_probs[:, states])
-    for emission in log_probs[1:, states]:
-        one_back, two_back = _earlier(scores, passes_blank)
-        scores = np.logaddexp(np.logaddexp(scores, one_back), two_back) + emission
-    return -float(np.logaddexp.reduce(scores[-2:]))
-
-
-def _states(labels, blank):
-    """Returns the label of each state, int [S], and whether its path may pass over the blank before
-    it, bool [S]."""
-    states = np.full(2 * len(labels) + 1, blank)
-    states[1::2] = labels
-    passes_blank = np.zeros(len(states), bool)
-    passes_blank[3::2] = states[3::2] != states[1:-2:2]
-    return states, passes_blank
+    return -float(log_probabilities(log_probs, [labels], blank)[0])
 
 
 def _first_scores(emissions):
@@ -142,7 +121,7 @@ def words(
         return [Word(alphabet.decode(labels[i] for i in group), *[None] * 3) for group in groups]
     log_probs = log_softmax(logits)
     path = align(log_probs, labels, alphabet.blank)
-    states, _ = _states(labels, alphabet.blank)
+    states, _ = states_of(labels, alphabet.blank)
     along_path = log_probs[np.arange(len(path)), states[path]]
     found = []
     for group in groups:

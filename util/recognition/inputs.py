@@ -4,18 +4,9 @@ import os
 from typing import NamedTuple
 
 from util import errors, records, text
-from util.corpora import corpus_files
-from util.importers import csv
+from util.corpora import corpus_files, manifests
 
 STANDARD_INPUT = '-'
-MANIFESTS = ('.csv', *csv.JSON_LINES)  # endings of names
-# Endings of names of audio files, for folders. The last row is of formats that libsndfile cannot
-# read; these files are named as failures rather than passed over.
-AUDIO = (
-    *('.wav', '.wave', '.rf64', '.w64', '.flac', '.ogg', '.oga', '.opus', '.mp3', '.mp2'),
-    *('.sph', '.nist', '.aif', '.aiff', '.aifc', '.au', '.snd', '.caf'),
-    *('.m4a', '.aac', '.wma', '.amr'),
-)
 
 
 class Task(NamedTuple):
@@ -50,13 +41,13 @@ def _tasks_of(argument, alphabet, standard_input):
     if argument == STANDARD_INPUT:
         return [Task(records.Utterance(standard_input, argument))]
     if os.path.isdir(argument):
-        found = corpus_files.find_files(argument, *AUDIO)
+        found = corpus_files.find_files(argument, *corpus_files.AUDIO)
         if not found:
             return [_failed(argument, 'a folder without audio files')]
         return [Task(records.Utterance(path, path)) for path in found]
-    if argument.lower().endswith(MANIFESTS):
+    if argument.lower().endswith(manifests.ENDINGS):
         try:
-            utterances = csv.read_manifest(argument)
+            utterances = manifests.read_manifest(argument)
         except errors.DataError as error:
             return [_failed(argument, str(error))]
         if not utterances:

@@ -7,11 +7,11 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from util import config as settings, errors, text
+from util import config as settings, errors, files, text
 from util.graph import run_state
 from util.recognition import frozen_graphs
 from util.recognition.network import Features, ModelError, Network, WindowNetwork, check_fit
-from util.run import checkpoint_files, description as descriptions, export_folder
+from util.run import averaging, checkpoint_files, description as descriptions, export_folder
 from util.tf1 import tf
 
 log = logging.getLogger(__name__)
@@ -35,8 +35,9 @@ class Tools(NamedTuple):
 def open_model(path: str, tools: Tools, beam_width: int | None = None) -> Network:
     """Opens a model of any kind.
 
-    A folder of checkpoints stands for the best one by dev loss if there is one, otherwise for the
-    newest: it is the one that training tests and exports.
+    A folder of checkpoints stands for the mean of the newest ones if it was kept, otherwise for the
+    best one on the dev set if there is one, otherwise for the newest: it is the one that training
+    tests and exports.
 
     Args:
       path: the model, see KINDS.
@@ -121,8 +122,8 @@ def _open_export(path, tools, beam_width):
     gives_logits = 'logits' in signatures
     if beam_width is not None and not gives_logits:
         raise ModelError(
-            '--beam-width: %s gives no logits to search; models exported by version 0.1 are of '
-            'this kind' % path
+            '--beam-width, --lm, --lexicon, --grammar: %s gives no logits to search; models '
+            'exported by version 0.1 are of this kind' % path
         )
     with graph.as_default():
         labels, logits = found['outputs'][0], None
@@ -164,13 +165,32 @@ def _described_or_set(path, description, tools):
     return _features_of(_config_of(path, description)), text.Alphabet(description['alphabet'])
 
 
+def read_description(path: str) -> tuple[Features, text.Alphabet]:
+    """Reads the description of an exported model, its assets.extra/model.json.
+
+    Returns:
+      (Features, Alphabet) of the model.
+    Raises:
+      ModelError: the file cannot be read, or is no description.
+    """
+    try:
+        with files.open_regular(path, mode='rb') as file:
+            description = descriptions.from_json(file.read())
+    except OSError as error:
+        raise ModelError('%s cannot be read: %s' % (path, error.strerror)) from None
+    if description is None:
+        raise ModelError('%s is not the assets.extra/model.json of an exported model' % path)
+    return _features_of(_config_of(path, description)), text.Alphabet(description['alphabet'])
+
+
 def _settings_for(path, tools):
     """Returns the Config and the alphabet of the settings, for a model that does not describe
     itself. The log names those that no weights can contradict."""
     config = tools.load_settings()
     log.warning(
         '%s does not describe itself; it is used with ds_sample_rate=%d, ds_n_input=%d, '
-        'ds_n_context=%d, ds_feature_stride=%d, ds_alphabet=%s',
+        'ds_n_context=%d, ds_feature_stride=%d, ds_feature_norm=%s, ds_dynamic_range=%g, '
+        'ds_alphabet=%s',
         path,
         *_features_of(config),
         config.alphabet,
@@ -196,6 +216,9 @@ def _config_of(path, description):
 
 def _checkpoint_in(folder):
     """Returns the path of the checkpoint that a folder stands for; None if there is none."""
+    averaged = averaging.averaged_in(folder, 'MODEL')
+    if averaged:
+        return averaged
     newest = checkpoint_files.newest_whole(folder, 'MODEL')
     best = checkpoint_files.newest_whole(checkpoint_files.best_dir(folder), 'MODEL')
     if best and newest and _best_dev_loss(best) != _best_dev_loss(newest):
@@ -204,7 +227,8 @@ def _checkpoint_in(folder):
 
 
 def _best_dev_loss(path):
-    """Returns the lowest dev loss of the run that wrote a checkpoint; None if it does not say."""
+    """Returns the dev loss of the best weights of the run that wrote a checkpoint; None if it does
+    not say."""
     reader = tf.train.load_checkpoint(path)
     name = '%s/%s' % (run_state.SCOPE, 'best_dev_loss')
     return reader.get_tensor(name).item() if reader.has_tensor(name) else None
@@ -254,7 +278,9 @@ def _set_for_checkpoint(path, tools):
     )
     if geometry is None:
         raise ModelError('%s is not a checkpoint of this network' % path)
-    rnn, n_features, n_hidden_1, n_hidden_2, n_cell_dim, n_hidden_5, n_character = geometry.values()
+    rnn, n_features, n_hidden_1, n_hidden_2, n_cell_dim, n_hidden_5, n_character, layer_norm = (
+        geometry.values()
+    )
     config, alphabet = _settings_for(path, tools)
     check_fit(path, n_features, n_character, _features_of(config), alphabet)
     config = dataclasses.replace(
@@ -264,5 +290,6 @@ def _set_for_checkpoint(path, tools):
         n_hidden_2=n_hidden_2,
         n_cell_dim=n_cell_dim,
         n_hidden_5=n_hidden_5,
+        layer_norm=layer_norm,
     )
     return config, alphabet

@@ -20,11 +20,28 @@ class Features(NamedTuple):
     n_input: int  # coefficients of a frame
     n_context: int  # frames of context on either side
     feature_stride: int  # every stride-th frame is kept
+    feature_norm: str = 'utterance'  # one of config.FEATURE_NORMS
+    dynamic_range: float = 0.0  # dB, see audio.limit_range
 
     @property
     def n_features(self) -> int:
         """Returns the number of values of a window."""
         return self.n_input * (2 * self.n_context + 1)
+
+    def frames(self, samples: np.ndarray) -> np.ndarray:
+        """Computes normalised MFCC with the margins of the context windows, as training does.
+
+        Args:
+          samples: float64 [n_samples], at `sample_rate`, in the range of 16-bit integers.
+        Returns:
+          float32 [n_context + n_steps + n_context, n_input].
+        Raises:
+          AudioError: there are too few samples.
+        """
+        mfcc = audio.mfcc(
+            samples, self.sample_rate, self.n_input, self.feature_stride, self.dynamic_range
+        )
+        return audio.normalise(mfcc.astype(np.float32), self.n_context, self.feature_norm)
 
 
 class Recognised(NamedTuple):
@@ -104,9 +121,7 @@ class WindowNetwork(Network):
 
     def features(self, samples: np.ndarray) -> np.ndarray:
         """Computes normalised MFCC with the margins of the context windows, as training does."""
-        rate, n_input, n_context, stride = self._features
-        frames = audio.mfcc(samples, rate, n_input, stride).astype(np.float32)
-        return audio.normalise(frames, n_context)
+        return self._features.frames(samples)
 
     def recognise(self, features: Sequence[np.ndarray]) -> list[Recognised]:
         """Recognises utterances as one batch."""

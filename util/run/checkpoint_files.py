@@ -1,5 +1,6 @@
 """Finds the newest undamaged checkpoint, checks that it fits the settings, and restores it."""
 
+import contextlib
 import glob
 import logging
 import os
@@ -10,14 +11,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from util import config as settings, errors, text
-from util.graph import gradients, run_state
+from util.graph import gradients, layers, run_state
 from util.run import description as descriptions
 from util.tf1 import tf
 
 log = logging.getLogger(__name__)
 
 BASENAME = 'model.ckpt'
-BEST_DIR = 'best'  # folder of the best checkpoint by dev loss, below the checkpoint folder
+BEST_DIR = 'best'  # folder of the best checkpoint by ds_best_by, below the checkpoint folder
+AVERAGED_DIR = 'averaged'  # folder of the mean of the newest checkpoints, below that folder
 
 # Variables that have other names in the notebook (TensorFlow 0.12) than in TensorFlow 1.x and here
 NOTEBOOK_NAMES = (
@@ -37,12 +39,27 @@ GEOMETRY = (
     'ds_n_cell_dim',
     'ds_n_hidden_5',
     'n_character (labels of ds_alphabet and the blank)',
+    'ds_layer_norm',
 )
 
 
 def best_dir(directory: str) -> str:
-    """Returns the folder of the best checkpoint by dev loss, below the checkpoint folder."""
+    """Returns the folder of the best checkpoint by ds_best_by, below the checkpoint folder."""
     return os.path.join(directory, BEST_DIR)
+
+
+def averaged_dir(directory: str) -> str:
+    """Returns the folder of the mean of the newest checkpoints, below the checkpoint folder."""
+    return os.path.join(directory, AVERAGED_DIR)
+
+
+def remove_all(directory: str) -> None:
+    """Removes the checkpoints in a folder, and nothing else in it."""
+    for path in candidates(directory):
+        for file in glob.glob(glob.escape(path) + '.*'):
+            os.remove(file)
+    with contextlib.suppress(FileNotFoundError):
+        os.remove(os.path.join(directory, 'checkpoint'))
 
 
 def take_over(saver: tf.train.Saver, directory: str) -> None:
@@ -196,6 +213,7 @@ def check_newest(config: settings.Config, alphabet: text.Alphabet) -> None:
         config.n_cell_dim,
         config.n_hidden_5,
         alphabet.n_character,
+        config.layer_norm,
     )
     check_geometry(path, dict(zip(GEOMETRY, geometry)))
 
@@ -240,7 +258,7 @@ def check_geometry(path: str, geometry: Mapping[str, Any]) -> None:
     if there is None:
         raise errors.CheckpointError('%s is not a checkpoint of this network' % path)
     different = [
-        '%s is %s there and %s here' % (name, there[name], units)
+        '%s is %s there and %s here' % (name, settings.show(there[name]), settings.show(units))
         for name, units in geometry.items()
         if there[name] != units
     ]
@@ -277,6 +295,7 @@ def geometry_of(shapes: Mapping[str, Sequence[int]]) -> dict[str, Any] | None:
                 n_cell,
                 shapes['h5'][1],
                 shapes['h6'][1],
+                layers.NORM_SCOPE % 1 + '/gain' in shapes,
             ),
         )
     )

@@ -4,19 +4,21 @@ import contextlib
 import logging
 import math
 import os
+import time
 
 from util import errors
 from util.graph import run_state
-from util.run import checkpoint_files, description as descriptions, schedule, warm_start
+from util.run import averaging, checkpoint_files, reports, schedule, warm_start
+from util.run import description as descriptions
 from util.tf1 import tf
 
 log = logging.getLogger('DeepSpeech')
 
-KEPT = 5  # number of newest checkpoints that are kept
+KEPT = 5  # number of newest checkpoints that are kept, unless more are to be averaged
 
 
 class Checkpoints:
-    """The checkpoints of a run: `ds_checkpoint_dir` and, in best/, the best by dev loss.
+    """The checkpoints of a run: `ds_checkpoint_dir` and, in best/, the best by `ds_best_by`.
 
     Args:
       config: Config.
@@ -30,6 +32,7 @@ class Checkpoints:
         self._config, self._session, self._model = config, session, model
         self._data_sets, self._hook = data_sets, hook
         self._best_dir = checkpoint_files.best_dir(config.checkpoint_dir)
+        self._averaged_dir = checkpoint_files.averaged_dir(config.checkpoint_dir)
 
     # Saving
 
@@ -115,9 +118,12 @@ class Checkpoints:
             if config.training_iters:
                 checkpoint_files.take_over(model.savers.newest, config.checkpoint_dir)
                 checkpoint_files.take_over(model.savers.best, self._best_dir)
+                if model.savers.averaged:
+                    checkpoint_files.take_over(model.savers.averaged, self._averaged_dir)
             if path is None:
                 self._start_afresh()
-                return schedule.INITIAL_STATE
+                state = schedule.INITIAL_STATE._replace(run=time.time_ns())
+                return schedule.with_best_by(config, state)
             # The description is left out, as checkpoints of this run describe this run.
             restored = [v for v in tf.global_variables() if v.op.name != run_state.DESCRIPTION]
             missing = checkpoint_files.restore(session, path, restored)
@@ -212,17 +218,34 @@ class Checkpoints:
         if config.init_from:
             log.info('ds_init_from is not used, as the run goes on from its own checkpoint')
         if config.training_iters:
+            state = self._with_best_by(state)
             self._mend_best(state)
             if state.validated < state.epoch:
                 log.info('going on with the validation of epoch %d', state.epoch)
             elif not schedule.stage_done(config, state):
+                number = int(self._session.run(self._model.global_step))
                 log.info(
                     'going on with epoch %d at learning rate %g%s',
                     state.epoch + 1,
-                    schedule.learning_rate(config, state, data_set.total_batches),
+                    schedule.learning_rate(config, state, data_set.total_batches)
+                    * schedule.warmup_factor(config, number + 1),
                     ', stage %d of %d' % (state.stage + 1, n_stages) if n_stages > 1 else '',
                 )
         return state
+
+    def _with_best_by(self, state):
+        """Returns the State for the figure that the best weights are chosen by, if training goes
+        on; logs it if it was another one before."""
+        if state.validated == state.epoch >= schedule.n_epochs(self._config, state):
+            return state
+        after = schedule.with_best_by(self._config, state)
+        if after != state and math.isfinite(state.best_dev_loss):
+            log.info(
+                'ds_best_by is %s; what was %s is not compared with what follows',
+                self._config.best_by,
+                reports.best_weights(state),
+            )
+        return after
 
     def _mend_best(self, state):
         """Saves the best weights if the earlier run ended just before it could save them."""
@@ -250,17 +273,21 @@ class Checkpoints:
             log.info('went back to the weights of %s', path)
 
     def load_weights_to_test(self, state: schedule.State) -> str:
-        """Restores the weights to test and to export: the best ones by dev loss if a validation
-        ran, otherwise those of the last step.
+        """Restores the weights to test and to export: the mean of the newest checkpoints if it was
+        kept, otherwise the best ones by `ds_best_by` if a validation ran, otherwise those of the
+        last step.
 
         Returns:
           A description of these weights, for the log.
         """
+        path = self._averaged_path()
+        if path:
+            self._restore_weights(path)
+            return '%s, %s' % (self._average_words(path, state), path)
         path = self._best_path(state)
         if path:
-            with self._model.graph.as_default():
-                checkpoint_files.restore(self._session, path, tf.trainable_variables())
-            return 'best by dev loss (%.6f), %s' % (state.best_dev_loss, path)
+            self._restore_weights(path)
+            return '%s, %s' % (reports.best_weights(state), path)
         if not state.epoch and not state.epoch_step and self._config.init_from:
             return 'of ' + self._config.init_from
         return 'of epoch %d%s' % (
@@ -268,14 +295,19 @@ class Checkpoints:
             ' and %d steps' % state.epoch_step if state.epoch_step else '',
         )
 
+    def _restore_weights(self, path):
+        """Restores the weights of a checkpoint, and nothing else."""
+        with self._model.graph.as_default():
+            checkpoint_files.restore(self._session, path, tf.trainable_variables())
+
     def _best_path(self, state):
-        """Returns the path of the checkpoint with the best weights by dev loss, or None; warns if
-        it no longer exists."""
+        """Returns the path of the checkpoint with the best weights, or None; warns if it no longer
+        exists."""
         path = self._find_best(state)
         if not path and math.isfinite(state.best_dev_loss):
             log.warning(
-                'the best weights, with the dev loss %.6f, are no longer in %s',
-                state.best_dev_loss,
+                'the best weights, %s, are no longer in %s',
+                reports.best_weights(state),
                 self._best_dir,
             )
         return path
@@ -290,3 +322,52 @@ class Checkpoints:
             ):
                 return path
         return None
+
+    # The mean of the newest checkpoints
+
+    def load_average(self, state: schedule.State) -> list[str]:
+        """Loads the mean of the weights of the newest checkpoints of this run, as many as
+        `ds_average_checkpoints` says, or all that there are.
+
+        Returns:
+          The paths of these checkpoints, newest first.
+        """
+        paths = averaging.newest_of_run(
+            self._config.checkpoint_dir, state.run, self._config.average_checkpoints
+        )
+        weights = self._model.weights
+        if paths:
+            mean = averaging.mean_weights(paths, [v.op.name for v in weights])
+            values = {v.initial_value: mean[v.op.name] for v in weights}
+            self._session.run([v.initializer for v in weights], values)
+        return paths
+
+    def keep_average(self, state: schedule.State, dev_loss: float, rate: float) -> None:
+        """Saves the mean, which has been loaded, with its figures on the dev set.
+
+        Raises:
+          TrainingError: as `save`.
+        """
+        state = state._replace(best_dev_loss=dev_loss, best_rate=rate, best_epoch=state.epoch)
+        self._save(self._model.savers.averaged, self._averaged_dir, state)
+
+    def drop_average(self) -> None:
+        """Removes an earlier mean, and restores the newest weights in place of the one that has
+        been loaded."""
+        checkpoint_files.remove_all(self._averaged_dir)
+        path = checkpoint_files.newest_whole(self._config.checkpoint_dir)
+        if path:
+            self._restore_weights(path)
+
+    def _averaged_path(self):
+        """Returns the path of the mean of this run's newest checkpoints, or None."""
+        return averaging.averaged_in(self._config.checkpoint_dir)
+
+    def _average_words(self, path, state):
+        """Returns a description of the mean with its figure on the dev set."""
+        variables = self._model.state.variables
+        loss, rate = [
+            checkpoint_files.value(path, variable)
+            for variable in (variables.best_dev_loss, variables.best_rate)
+        ]
+        return reports.average_weights(state._replace(best_dev_loss=loss, best_rate=rate))

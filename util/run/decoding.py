@@ -4,6 +4,7 @@ import collections
 import concurrent.futures
 from typing import Any, NamedTuple
 
+from util.language import decoder
 from util.run import reports
 from util.tf1 import tf
 
@@ -21,6 +22,18 @@ def session_config(config):
     for _ in (TRAINING_POOL, DECODING_POOL):
         options.session_inter_op_thread_pool.add()
     return options
+
+
+def second_search(config, alphabet):
+    """Opens what the test is searched with a second time, before the training begins.
+
+    Returns:
+      language.decoder.Decoder, or None if the settings name no language model, lexicon or grammar.
+    Raises:
+      ConfigError, LanguageError: as language.decoder.make_decoder.
+    """
+    wanted = decoder.of_config(config)
+    return None if wanted is None else decoder.make_decoder(wanted, alphabet)
 
 
 class Undecoded(NamedTuple):
@@ -59,10 +72,11 @@ class Decoding:
       session: tf.Session with the thread pools TRAINING_POOL and DECODING_POOL.
       towers: handles.TowerResult of each tower.
       alphabet: text.Alphabet.
+      language: language.decoder.Decoder for a second search; None: there is none.
     """
 
-    def __init__(self, session, towers, alphabet) -> None:
-        self._session, self._alphabet = session, alphabet
+    def __init__(self, session, towers, alphabet, language=None) -> None:
+        self._session, self._alphabet, self._language = session, alphabet, language
         self._inputs = undecoded(towers)
         self._outputs = [
             Decoded(*[getattr(tower, name) for name in Decoded._fields]) for tower in towers
@@ -93,16 +107,29 @@ class Decoding:
             self._collect()
 
     def _search(self, towers):
-        """Decodes the batch of a step, an Undecoded for each tower; returns a Decoded for each."""
+        """Decodes the batch of a step, an Undecoded for each tower; returns a Decoded for each, and
+        the texts of the second search."""
         feed = {}
         for tensors, values in zip(self._inputs, towers):
             feed.update(zip(tensors, values))
-        return self._session.run(
+        decoded = self._session.run(
             self._outputs, feed, tf.RunOptions(inter_op_thread_pool=DECODING_POOL)
         )
+        return decoded, self._second_search(towers)
+
+    def _second_search(self, towers):
+        """Returns the texts of a step's utterances that the second search finds."""
+        if self._language is None:
+            return []
+        return [
+            self._language.search(tower.logits[:n_steps, b]).text
+            for tower in towers
+            if tower.count
+            for b, n_steps in enumerate(tower.seq_len)
+        ]
 
     def _collect(self):
         """Waits for the oldest batch and keeps its Results."""
-        self._parts.append(
-            reports.collect_results(self._pending.popleft().result(), self._alphabet)
-        )
+        decoded, texts = self._pending.popleft().result()
+        results = reports.collect_results(decoded, self._alphabet)
+        self._parts.append(results._replace(language_texts=texts))

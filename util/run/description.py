@@ -13,8 +13,17 @@ from util import config as settings, text
 from util.run import reports, run_folder
 
 # The settings that weights depend on: with other values these weights recognise nothing
-FEATURES = ('sample_rate', 'n_input', 'n_context', 'feature_stride')
-NETWORK = ('rnn', 'n_hidden_1', 'n_hidden_2', 'n_hidden_5', 'n_cell_dim', 'relu_clip')
+FEATURES = (
+    'sample_rate',
+    'n_input',
+    'n_context',
+    'feature_stride',
+    'feature_norm',
+    'dynamic_range',
+)
+# of models whose version did not have the setting yet
+BEFORE = {'feature_norm': 'utterance', 'dynamic_range': 0.0}
+NETWORK = ('rnn', 'n_hidden_1', 'n_hidden_2', 'n_hidden_5', 'n_cell_dim', 'relu_clip', 'layer_norm')
 SHOWN_LABELS = 40  # largest number of characters of an alphabet in a message
 
 Description = dict[str, Any]
@@ -82,13 +91,14 @@ def of_tested(
 def feature_differences(there: Description, here: Description) -> list[str]:
     """Lists the settings of the features in which two models differ, in words with both values.
 
-    A setting that the description of one model lacks, as a version without it wrote that, does not
-    count.
+    A setting that the description of one model lacks, as a version without it wrote that, has the
+    value of BEFORE, or does not count if it has none.
     """
+    others = {**BEFORE, **there['features']}
     return [
-        'ds_%s is %s there and %s here' % (name, there['features'][name], value)
-        for name, value in here['features'].items()
-        if name in there['features'] and there['features'][name] != value
+        'ds_%s is %s there and %s here' % (name, others[name], value)
+        for name, value in {**BEFORE, **here['features']}.items()
+        if name in others and others[name] != value
     ]
 
 

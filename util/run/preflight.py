@@ -26,6 +26,9 @@ def check(config, data_sets) -> None:
     if config.training_iters:
         files.make_dir(config.checkpoint_dir, 'ds_checkpoint_dir')
         files.make_dir(checkpoint_files.best_dir(config.checkpoint_dir), 'ds_checkpoint_dir')
+        if config.average_checkpoints:
+            averaged = checkpoint_files.averaged_dir(config.checkpoint_dir)
+            files.make_dir(averaged, 'ds_checkpoint_dir')
     if config.export_dir:
         files.make_dir(config.export_dir, 'ds_export_dir')
     if config.training_iters and not len(data_sets.train):

@@ -4,7 +4,7 @@ import logging
 import time
 from typing import NamedTuple
 
-from util import text
+from util import config as settings, text
 from util.run import schedule
 
 log = logging.getLogger('DeepSpeech')
@@ -17,6 +17,7 @@ class Results(NamedTuple):
     texts: list[str]  # decoded texts
     distances: list[float]  # edit distance over the number of labels
     losses: list[float]  # CTC losses
+    language_texts: list[str] = []  # of the second search; empty if there was none
 
 
 class CorpusOutcome(NamedTuple):
@@ -39,6 +40,7 @@ class Outcome(NamedTuple):
     audio_seconds: float  # s, length of the audio
     waited: float  # s of the pass in which steps waited for the feeder
     corpora: list[CorpusOutcome]  # one for each corpus; empty if there is only one
+    language_rates: text.ErrorRates | None = None  # of the second search; None without one
 
 
 # The notebook's report
@@ -105,6 +107,7 @@ def join_results(parts: list[Results]) -> Results:
         [decoded for part in parts for decoded in part.texts],
         [distance for part in parts for distance in part.distances],
         [loss for part in parts for loss in part.losses],
+        [decoded for part in parts for decoded in part.language_texts],
     )
 
 
@@ -142,7 +145,9 @@ class Tally:
           loss: mean CTC loss of an utterance; None: that of the Tally.
           by_corpus: whether to add the figures of each corpus, if there are several.
         """
-        label_error_rate = rates = None
+        label_error_rate = rates = language_rates = None
+        if results.language_texts:
+            language_rates = text.error_rates(results.sources, results.language_texts)
         if results.sources:
             label_error_rate = sum(results.distances) / len(results.distances)
             rates = text.error_rates(results.sources, results.texts)
@@ -155,6 +160,7 @@ class Tally:
             self._audio_seconds,
             self._feed.waited - self._waited,
             _by_corpus(results, self._corpora) if by_corpus else [],
+            language_rates,
         )
 
 
@@ -191,23 +197,38 @@ def report(caption: str, outcome: Outcome, report_count: int) -> None:
             outcome.rates.cer,
         )
         calculate_and_print_wer_report(title, outcome.results, report_count)
+    if outcome.language_rates:
+        title = '%s, second search, CER: %f' % (caption, outcome.language_rates.cer)
+        results = outcome.results._replace(texts=outcome.results.language_texts)
+        calculate_and_print_wer_report(title, results, report_count)
 
 
 def figures(outcome: Outcome) -> str:
     """Returns the figures as text: 'loss 1.234500, WER 8.42% [77/914: 5 ins, 12 del, 60 sub]'."""
     words = 'loss %.6f' % outcome.loss
     if outcome.rates:
-        rates = outcome.rates
-        n_errors = rates.insertions + rates.deletions + rates.substitutions
-        words += ', WER %.2f%% [%d/%d: %d ins, %d del, %d sub]' % (
-            100 * rates.wer,
-            n_errors,
-            rates.words,
-            rates.insertions,
-            rates.deletions,
-            rates.substitutions,
-        )
+        words += ', ' + word_errors(outcome.rates)
     return words
+
+
+def word_errors(rates: text.ErrorRates) -> str:
+    """Returns the figures of words as text: 'WER 8.42% [77/914: 5 ins, 12 del, 60 sub]'."""
+    n_errors = rates.insertions + rates.deletions + rates.substitutions
+    return 'WER %.2f%% [%d/%d: %d ins, %d del, %d sub]' % (
+        100 * rates.wer,
+        n_errors,
+        rates.words,
+        rates.insertions,
+        rates.deletions,
+        rates.substitutions,
+    )
+
+
+def second_figures(config, rates: text.ErrorRates) -> str:
+    """Returns the figures of the second search as text: 'with the language model: WER 3.10% [...],
+    CER 0.80%'."""
+    kind = 'language model' if config.lm else 'grammar' if config.lm_grammar else 'lexicon'
+    return 'with the %s: %s, CER %.2f%%' % (kind, word_errors(rates), 100 * rates.cer)
 
 
 def corpus_figures(corpus: CorpusOutcome) -> str:
@@ -275,8 +296,73 @@ def log_stage(config, state: schedule.State, n_utterances: int, n_all: int) -> N
         )
 
 
-def log_worse(config, state: schedule.State, dev_loss: float) -> None:
-    """Logs the consequences of a dev loss that is not better than the best, if there are any."""
+def dev_figure(best_by: str, loss: float, rate: float) -> str:
+    """Returns the figure that the best weights are chosen by, as text.
+
+    Args:
+      best_by: one of config.BEST_BY.
+      loss: dev loss.
+      rate: WER or CER of the dev set.
+    Returns:
+      'loss (0.650068)', 'WER (18.70 %)' or 'CER (5.20 %)'.
+    """
+    if best_by == 'loss':
+        return 'loss (%.6f)' % loss
+    return '%s (%.2f %%)' % (best_by.upper(), 100 * rate)
+
+
+def best_weights(state: schedule.State) -> str:
+    """Returns what the best weights are, as text: 'best by dev WER (18.70 %)'."""
+    best_by = settings.BEST_BY[state.best_by]
+    return 'best by dev ' + dev_figure(best_by, state.best_dev_loss, state.best_rate)
+
+
+def average_weights(state: schedule.State) -> str:
+    """Returns what the mean of checkpoints is, as text, from a State with its figures."""
+    best_by = settings.BEST_BY[state.best_by]
+    return 'mean of the newest checkpoints, dev ' + dev_figure(
+        best_by, state.best_dev_loss, state.best_rate
+    )
+
+
+def log_average(
+    config, state: schedule.State, n_checkpoints: int, loss: float, rate: float, kept: bool
+) -> None:
+    """Logs the figures of the mean of the newest checkpoints and of the best weights.
+
+    Args:
+      n_checkpoints: number of checkpoints in the mean.
+      loss, rate: of the mean, as in schedule.after_validation.
+      kept: whether the mean is tested and exported.
+    """
+    log.info(
+        'mean of the %d newest checkpoints: dev %s; %s: the %s tested',
+        n_checkpoints,
+        dev_figure(config.best_by, loss, rate),
+        best_weights(state),
+        'mean is' if kept else 'best weights are',
+    )
+
+
+def _comparison(best_by, loss, rate, state):
+    """Returns the words for figures of the dev set that are not better than the best."""
+    if best_by == 'loss':
+        return 'dev loss %.6f is not below %.6f' % (loss, state.best_dev_loss)
+    return 'dev %s %.2f %% (loss %.6f) is not better than %.2f %% (loss %.6f)' % (
+        best_by.upper(),
+        100 * rate,
+        loss,
+        100 * state.best_rate,
+        state.best_dev_loss,
+    )
+
+
+def log_worse(config, state: schedule.State, dev_loss: float, rate: float = 0.0) -> None:
+    """Logs the consequences of a validation that is not better than the best, if there are any.
+
+    Args:
+      dev_loss, rate: as in schedule.after_validation.
+    """
     consequences = []
     if config.num_tries:
         consequences.append('patience %d of %d used up' % (state.bad_validations, config.num_tries))
@@ -284,9 +370,8 @@ def log_worse(config, state: schedule.State, dev_loss: float) -> None:
         consequences.append('learning rate times %g' % config.valid_adapt)
     if consequences or config.go_back:
         log.info(
-            'dev loss %.6f is not below %.6f%s',
-            dev_loss,
-            state.best_dev_loss,
+            '%s%s',
+            _comparison(config.best_by, dev_loss, rate, state),
             ': ' + ', '.join(consequences) if consequences else '',
         )
 
@@ -333,6 +418,8 @@ def log_summary(
     """
     if test and test.rates:
         log.info('Test: %s, CER %.2f%%', figures(test), 100 * test.rates.cer)
+        if test.language_rates:
+            log.info('      %s', second_figures(config, test.language_rates))
         for corpus in test.corpora:
             log.info('      %s, %d utterances', corpus_figures(corpus), corpus.n_utterances)
     log.info('Model:  %s (tested: %s)', config.checkpoint_dir, weights)

@@ -22,6 +22,8 @@ RESULTS = (
     'test_wer',
     'test_loss',
     'test_cer',
+    'test_wer_lm',
+    'test_cer_lm',
 )
 
 
@@ -109,8 +111,14 @@ class RunRecord:
         """
         if outcome is None:
             return
-        rates = outcome.rates
-        figures = {'loss': outcome.loss, 'wer': rates and rates.wer, 'cer': rates and rates.cer}
+        rates, second = outcome.rates, outcome.language_rates
+        figures = {
+            'loss': outcome.loss,
+            'wer': rates and rates.wer,
+            'cer': rates and rates.cer,
+            'wer_lm': second and second.wer,
+            'cer_lm': second and second.cer,
+        }
         self._results.update(
             {
                 '%s_%s' % (name, key): value

@@ -7,6 +7,8 @@ a resumed run does the same as an uninterrupted one.
 import math
 from typing import NamedTuple
 
+from util import config as settings
+
 
 class State(NamedTuple):
     """The state of a run, which a checkpoint holds besides the weights and the optimizer."""
@@ -17,15 +19,18 @@ class State(NamedTuple):
     epoch_loss: float  # sum of the CTC losses of these utterances
     order: int  # checksum of the order of the utterances in this epoch
     validated: int  # last epoch whose validation is done, or was not due
-    best_dev_loss: float  # lowest dev loss; infinite before the first validation
-    best_epoch: int  # epoch with the lowest dev loss
+    best_dev_loss: float  # dev loss of the best weights; infinite before the first validation
+    best_epoch: int  # epoch with the best weights
     bad_validations: int  # validations that have used up patience, see `after_validation`
     lr_factor: float  # factor of the learning rate, see `after_validation`
     stage: int  # stage of the training, from 0
     stage_start: int  # number of epochs that were done when the stage began
+    best_by: int  # figure that the best weights are chosen by, an index of config.BEST_BY
+    best_rate: float  # WER or CER of the best weights on the dev set; 0 if they go by the loss
+    run: int  # time at which the run started afresh, ns since 1970, which no other run has
 
 
-INITIAL_STATE = State(0, 0, 0, 0.0, 0, 0, math.inf, 0, 0, 1.0, 0, 0)
+INITIAL_STATE = State(0, 0, 0, 0.0, 0, 0, math.inf, 0, 0, 1.0, 0, 0, 0, 0.0, 0)
 
 # Fields whose variables keep another name in checkpoints, the one of version 0.1
 VARIABLE_NAMES = {'bad_validations': 'tries'}
@@ -85,13 +90,14 @@ def next_stage(config, state: State) -> State | None:
 
 
 def learning_rate(config, state: State, n_steps: int) -> float:
-    """Returns the learning rate of the next step.
+    """Returns the learning rate of the next step, without the warm-up.
 
-    It is ds_learning_rate * ds_learning_rate_decay^p * lr_factor, where p is the share of the run
-    that is done.
+    It is ds_learning_rate * d(p) * lr_factor, where p is the share of the run that is done, and d
+    falls from 1 to ds_learning_rate_decay = D: D^p, or D + (1 - D) (1 + cos(pi p)) / 2.
 
     Args:
       n_steps: number of steps of an epoch.
+    Source: Loshchilov and Hutter, arXiv:1608.03983, equation 5, for the cosine.
     """
     epochs = (
         state.stage * config.training_iters
@@ -100,7 +106,17 @@ def learning_rate(config, state: State, n_steps: int) -> float:
         + state.epoch_step / n_steps
     )
     share = epochs / (len(config.stages) * config.training_iters)
-    return config.learning_rate * config.learning_rate_decay**share * state.lr_factor
+    final = config.learning_rate_decay
+    decay = final**share
+    if config.learning_rate_schedule == 'cosine':
+        decay = final + (1 - final) * (1 + math.cos(math.pi * min(share, 1.0))) / 2
+    return config.learning_rate * decay * state.lr_factor
+
+
+def warmup_factor(config, update: int) -> float:
+    """Returns the factor of the learning rate of an update, counted from 1, which rises linearly
+    to 1 over the first ds_warmup_steps updates of the run."""
+    return min(1.0, update / config.warmup_steps) if config.warmup_steps else 1.0
 
 
 def after_step(state: State, step, loss: float) -> State:
@@ -122,16 +138,63 @@ def after_epoch(state: State) -> State:
     return state._replace(epoch=state.epoch + 1, epoch_step=0, epoch_done=0, epoch_loss=0.0)
 
 
-def after_validation(config, state: State, dev_loss: float) -> State:
+def rate_of(config, rates) -> float:
+    """Returns the error rate that the best weights are chosen by.
+
+    Args:
+      rates: text.ErrorRates of the dev set, or None.
+    Returns:
+      0 if they go by the loss alone, infinite if there are no rates.
+    """
+    if config.best_by == 'loss':
+        return 0.0
+    return getattr(rates, config.best_by, math.inf)
+
+
+def is_better(state: State, dev_loss: float, rate: float, or_equal: bool = False) -> bool:
+    """Tells whether a dev loss and a rate (`rate_of`) are better than those of the best weights:
+    the rate is lower, or it is the same and the loss is lower.
+
+    Args:
+      or_equal: whether the same figures count as better, too.
+    """
+    if not (math.isfinite(dev_loss) and math.isfinite(rate)):
+        return False
+    found, best = (rate, dev_loss), (state.best_rate, state.best_dev_loss)
+    return math.isinf(state.best_dev_loss) or found < best or (or_equal and found == best)
+
+
+def with_best_by(config, state: State) -> State:
+    """Returns a State whose best weights are chosen by the figure of the settings; if it was
+    another one before, there are no best weights yet, and no patience is used up."""
+    index = settings.BEST_BY.index(config.best_by)
+    if state.best_by == index:
+        return state
+    start = INITIAL_STATE
+    return state._replace(
+        best_by=index,
+        best_dev_loss=start.best_dev_loss,
+        best_rate=start.best_rate,
+        best_epoch=start.best_epoch,
+        bad_validations=start.bad_validations,
+    )
+
+
+def after_validation(config, state: State, dev_loss: float, rate: float = 0.0) -> State:
     """Returns the State after a validation.
 
-    A dev loss below the lowest one so far takes its place. Any other dev loss uses up patience and
-    lowers the learning rate.
+    Figures that are better than the best ones so far take their place. Any others use up patience
+    and lower the learning rate.
+
+    Args:
+      dev_loss: mean CTC loss of an utterance.
+      rate: as `rate_of` returns it.
     """
     state = state._replace(validated=state.epoch)
-    if dev_loss < state.best_dev_loss:
+    if is_better(state, dev_loss, rate):
         return state._replace(
             best_dev_loss=dev_loss,
+            best_rate=rate,
             best_epoch=state.epoch,
             bad_validations=0 if config.reset_tries else state.bad_validations,
         )

@@ -83,6 +83,11 @@ class EventFiles:
                 wer=outcome.rates.wer,
                 cer=outcome.rates.cer,
             )
+        if outcome.language_rates:
+            scalars.update(
+                wer_lm=outcome.language_rates.wer,
+                cer_lm=outcome.language_rates.cer,
+            )
         for corpus in outcome.corpora:
             scalars.update(
                 {'loss_' + corpus.name: corpus.loss, 'wer_' + corpus.name: corpus.rates.wer}

@@ -61,9 +61,14 @@ def requests(config, samples: np.ndarray | None) -> list[bytes]:
     soundfile.write(file, samples, config.sample_rate, format='WAV', subtype='PCM_16')
     file.seek(0)
     frames = audio.mfcc(
-        samples * audio.INT16_SCALE, config.sample_rate, config.n_input, config.feature_stride
+        samples * audio.INT16_SCALE,
+        config.sample_rate,
+        config.n_input,
+        config.feature_stride,
+        config.dynamic_range,
     )
-    windows = audio.context_windows(audio.normalise(frames, config.n_context), config.n_context)
+    normal = audio.normalise(frames, config.n_context, config.feature_norm)
+    windows = audio.context_windows(normal, config.n_context)
     features = {'input': windows[None]}
     with_length = {**features, 'input_length': np.array([len(windows)], np.int32)}
     inputs: dict[str, dict[str, Any]] = {

@@ -16,13 +16,17 @@ import os
 import pathlib
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if not __package__:  # run as a file, which leaves the project's folder out of sys.path
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
 from util import errors
 from util.serving import server
+from util.tools import language_options
+
+if TYPE_CHECKING:
+    from util.tools import client_search
 
 GRPC_PORT = 8500  # TensorFlow Serving's default
 SAMPLE_RATE = 16000  # Hz, the trainer's default
@@ -42,12 +46,13 @@ def main(arguments: list[str]) -> int:
     """Runs the command line and returns the exit status."""
     options = _parser().parse_args(arguments)
     try:
+        search = _search(options)
         connection = connect(options.server, round(options.max_message_mb * server.MEGABYTE))
     except errors.DeepSpeechError as error:
         print('error: %s' % error, file=sys.stderr)
         return 1
     try:
-        return _run(options, connection)
+        return _run(options, connection, search)
     except errors.DeepSpeechError as error:
         print('error: %s' % error, file=sys.stderr)
         return 1
@@ -82,6 +87,7 @@ def recognise(
     timeout_s: float,
     retries: int,
     sample_rate: int = SAMPLE_RATE,
+    search: 'client_search.Search | None' = None,
 ) -> Iterator[Answer]:
     """Yields the answer for each file, in their order.
 
@@ -93,6 +99,7 @@ def recognise(
       timeout_s: seconds for each file, repeated requests included.
       retries: how often a failed request may be repeated.
       sample_rate: Hz.
+      search: client_search.Search that finds the texts here; None: the server does.
     Raises:
       ServerError: before the first file: there is no server, no such model or no such signature.
     """
@@ -106,12 +113,17 @@ def recognise(
     if model.signature not in known:
         raise server.no_signature(model, set(known))
     signature = known[model.signature]
-    audio_messages.check_signature(model.signature, signature)
+    (search or audio_messages).check_signature(model.signature, signature)
 
     def answer(filename):
         try:
-            message = audio_messages.message(filename, signature, sample_rate)
+            if search:
+                message = search.message(filename)
+            else:
+                message = audio_messages.message(filename, signature, sample_rate)
             outputs = ask(lambda left_s: connection.predict(model, message, left_s))
+            if search:
+                return Answer(filename, search.outputs(outputs), None)
             return Answer(filename, {name: value[0] for name, value in outputs.items()}, None)
         except (audio.AudioError, errors.DeepSpeechError) as error:
             return Answer(filename, {}, str(error))
@@ -130,9 +142,19 @@ def _in_order(function: Callable, items: list, jobs: int) -> Iterator:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _run(options, connection):
+def _search(options):
+    """Returns the client_search.Search of the command line; None if it asks for none."""
+    if not language_options.given(options) and not options.description:
+        return None
+    from util.tools import client_search  # here, as the client can do without TensorFlow
+
+    return client_search.of_options(options)
+
+
+def _run(options, connection, search):
     """Sends the files and prints the answers; returns the exit status."""
-    model = server.Model(options.model, options.version, options.signature)
+    signature = options.signature or ('logits' if search else 'audio')
+    model = server.Model(options.model, options.version, signature)
     answers = recognise(
         connection,
         model,
@@ -141,6 +163,7 @@ def _run(options, connection):
         timeout_s=options.timeout,
         retries=options.retries,
         sample_rate=options.sample_rate,
+        search=search,
     )
     failed = 0
     try:
@@ -169,7 +192,7 @@ def _json_line(answer):
     """Returns an Answer as a JSON object in one line."""
     if answer.error is not None:
         return json.dumps({'file': answer.filename, 'error': answer.error})
-    named = {'transcripts': 'text', 'log_probabilities': 'log_probability'}
+    named = {'transcripts': 'text', 'log_probabilities': 'log_probability', 'scores': 'score'}
     outputs = {
         named.get(name, name): round(value, DIGITS) if isinstance(value, float) else value
         for name, value in sorted(answer.outputs.items())
@@ -210,9 +233,8 @@ def _parser():
     parser.add_argument(
         '--signature',
         metavar='NAME',
-        default='audio',
         help='signature of the model: audio, which takes whole files, or waveform, which takes '
-        'samples (default: %(default)s)',
+        'samples (default: audio; logits with --lm, --lexicon or --grammar)',
     )
     parser.add_argument(
         '--sample-rate',
@@ -251,6 +273,13 @@ def _parser():
         help='size of a message that is sent or received at most (default: %(default)g)',
     )
     parser.add_argument('--json', action='store_true', help='print a JSON object for each file')
+    language_options.add_to(parser)
+    parser.add_argument(
+        '--description',
+        metavar='FILE',
+        help='assets.extra/model.json of the served model, for --lm, --lexicon and --grammar: the '
+        'server gives the logits, and the text is found here',
+    )
     return parser
 
 

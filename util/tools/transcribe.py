@@ -22,6 +22,7 @@ if not __package__:  # run as a file, which leaves the project's folder out of s
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
 from util import errors
+from util.tools import language_options
 
 BATCH_SIZE = 16
 SUBTITLES = ('srt', 'vtt')
@@ -92,6 +93,7 @@ def _parse(arguments):
         type=_positive,
         help="paths of the beam search (default: the model's)",
     )
+    language_options.add_to(parser)
     parser.add_argument(
         '--batch-size',
         metavar='N',

@@ -13,12 +13,15 @@ from collections.abc import Iterator
 
 import DeepSpeech
 from util import audio, config as settings, errors, files, log as run_log
-from util.recognition import inputs, models, pipeline, scoring, subtitles
+from util.corpora import manifests
+from util.language import decoder as decoders
+from util.recognition import inputs, models, pipeline, scoring, second_search, subtitles
 from util.recognition.alignment import SPACE
 from util.recognition.inputs import STANDARD_INPUT, Task
 from util.recognition.network import ModelError, Network
 from util.recognition.pipeline import Failure, Transcript
 from util.tf1 import tf
+from util.tools import language_options
 
 MAX_JOBS = 4  # reader threads
 MS_DIGITS, CONFIDENCE_DIGITS = 3, 4  # decimals of times in seconds and of confidences
@@ -64,7 +67,7 @@ def _check(options):
     if not options.subtitles:
         return
     for path in options.files:
-        if path.lower().endswith(inputs.MANIFESTS) and not os.path.isdir(path):
+        if path.lower().endswith(manifests.ENDINGS) and not os.path.isdir(path):
             raise errors.ConfigError(
                 '--%s takes audio files and folders, not the manifest %s'
                 % (options.subtitles, path)
@@ -85,13 +88,19 @@ def _open(options):
         return settings.load({'ds_config': options.config})[0]
 
     tools = models.Tools(DeepSpeech.build_model, DeepSpeech.decode, load_settings)
-    network = models.open_model(options.model, tools, options.beam_width)
+    wanted = language_options.settings_of(options)
+    # the texts of the plain search are not used if there is another one
+    beam_width = options.beam_width if wanted is None else 1
+    network = models.open_model(options.model, tools, beam_width)
     if options.subtitles and not network.gives_logits:
         raise ModelError(
             '--%s: %s gives no logits, without which words have no times; models exported by '
             'version 0.1 are of this kind' % (options.subtitles, options.model)
         )
-    return network
+    if wanted is None:
+        return network
+    decoder = decoders.make_decoder(wanted, network.alphabet)
+    return second_search.SearchedNetwork(network, decoder)
 
 
 @contextlib.contextmanager

@@ -1,0 +1,79 @@
+"""The mean of the weights of a run's newest checkpoints (`ds_average_checkpoints`).
+
+Source: Polyak and Juditsky, SIAM Journal on Control and Optimization 30 (1992), for the mean of
+  the iterates; over the last checkpoints of a run it is common in speech recognition.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from util import errors
+from util.graph import run_state
+from util.run import checkpoint_files
+from util.tf1 import tf
+
+RUN = run_state.SCOPE + '/run'  # variable that tells the checkpoints of runs apart
+
+
+def newest_of_run(directory: str, run: int, count: int) -> list[str]:
+    """Returns the paths of the newest undamaged checkpoints of a run, newest first.
+
+    Args:
+      directory: folder of the checkpoints, which may hold those of an earlier run, too.
+      run: schedule.State.run.
+      count: the largest number of checkpoints to return.
+    """
+    found: list[str] = []
+    for path in checkpoint_files.candidates(directory):
+        if len(found) == count:
+            break
+        if checkpoint_files.damage(path) is None and run_of(path) == run:
+            found.append(path)
+    return found
+
+
+def run_of(path: str) -> int:
+    """Returns the schedule.State.run of a checkpoint; 0 if it has none, as those of older
+    versions."""
+    reader = tf.train.load_checkpoint(path)
+    return reader.get_tensor(RUN).item() if reader.has_tensor(RUN) else 0
+
+
+def averaged_in(directory: str, setting: str = 'ds_restore_checkpoint') -> str | None:
+    """Returns the path of the mean that is kept in a folder of checkpoints; None if there is none,
+    or it is of another run or step than the newest checkpoint.
+
+    Args:
+      directory: folder of the checkpoints.
+      setting: as in checkpoint_files.newest_whole.
+    """
+    try:
+        path = checkpoint_files.newest_whole(checkpoint_files.averaged_dir(directory), setting)
+    except errors.CheckpointError:  # the damage was logged
+        return None
+    newest = path and checkpoint_files.newest_whole(directory, setting)
+    return path if newest and _place(path) == _place(newest) else None
+
+
+def _place(path):
+    """Returns the run of a checkpoint, and the number of its last update."""
+    return run_of(path), checkpoint_files.number(path)
+
+
+def mean_weights(paths: Sequence[str], names: Sequence[str]) -> dict[str, np.ndarray]:
+    """Computes the mean of weights over checkpoints.
+
+    Args:
+      paths: the checkpoints, which all hold these weights.
+      names: names of the weights.
+    Returns:
+      {name: float32 array}; the sums are float64.
+    """
+    sums: dict[str, np.ndarray] = {}
+    for path in paths:
+        reader = tf.train.load_checkpoint(path)
+        for name in names:
+            value = reader.get_tensor(checkpoint_files.name_in(reader, name)).astype(np.float64)
+            sums[name] = sums[name] + value if name in sums else value
+    return {name: (total / len(paths)).astype(np.float32) for name, total in sums.items()}
