@@ -913,7 +913,7 @@ def run_inference(run: Run, data_set, feed) -> reports.Outcome:
             losses = [float(tower.total_loss.sum()) for tower in batch.towers if tower.count]
             tally.add(step, sum(losses))
             progress.update(step.index + 1, tally.loss)
-    return tally.outcome(decoded.results)
+    return tally.outcome(decoded.results, language_texts=decoded.language_texts)
 
 
 def test(run: Run) -> reports.Outcome | None:

@@ -40,8 +40,8 @@ def assert_equal_weights(corpus, step):
         weights_of(corpus / folder / ('model.ckpt-%d' % step)) for folder in ('whole', 'ckpt')
     )
     assert whole.keys() == resumed.keys()
-    for name, value in whole.items():
-        assert np.array_equal(value, resumed[name]), name
+    for name in whole.keys() - {'model/description', 'run_state/run'}:  # of the time of the start
+        assert np.array_equal(whole[name], resumed[name]), name
 
 
 def test_a_stopped_run_draws_what_the_uninterrupted_one_draws(corpus):
@@ -59,7 +59,7 @@ def test_a_stopped_run_draws_what_the_uninterrupted_one_draws(corpus):
 
 
 def test_a_killed_run_draws_what_the_uninterrupted_one_draws(corpus):
-    settings = dict(train_batch_size=1, augment=RECIPE, checkpoint_steps=1, epochs=3)
+    settings = dict(train_batch_size=1, augment=RECIPE, checkpoint_steps=1)
     whole, killed = run_together(
         corpus,
         dict(settings, checkpoint_dir='whole'),
@@ -70,7 +70,7 @@ def test_a_killed_run_draws_what_the_uninterrupted_one_draws(corpus):
     assert '1 epochs done and 3 steps' in resumed.stdout, resumed.stdout
     assert epochs(resumed.stdout) == epochs(whole.stdout)[1:]
     assert final_line(resumed.stdout) == final_line(whole.stdout)
-    assert_equal_weights(corpus, 15)
+    assert_equal_weights(corpus, 10)
 
 
 def test_a_mistake_ends_the_run_before_anything_is_read(corpus):

@@ -1,10 +1,12 @@
 """util.augment_setting: the grammar of ds_augment, and what it says about mistakes."""
 
 import json
+import pathlib
+import re
 
 import pytest
 
-from helpers import load_config
+from helpers import PROJECT, load_config
 from util import augment_setting as setting, config as settings, errors
 from util.augment_setting import Range
 
@@ -79,6 +81,19 @@ def test_defaults_can_be_written(name):
 def test_a_value_moves_over_the_training_and_stays_at_its_ends():
     value = Range(1.0, 3.0)
     assert [value.center(share) for share in (-1, 0, 0.25, 1, 7)] == [1, 1, 1.5, 3, 3]
+
+
+@pytest.mark.parametrize('name', setting.AUGMENTATIONS)
+def test_the_readme_names_each_key_with_its_default(name):
+    readme = pathlib.Path(PROJECT, 'util', 'README.md').read_text(encoding='utf-8')
+    (row,) = re.findall(r'^\| `%s` .*$' % name, readme, re.MULTILINE)
+    augmentation = setting.AUGMENTATIONS[name]
+    for key, declared in augmentation.all_keys.items():
+        default = declared.default_of(augmentation.domains[0])
+        if key == 'source':
+            assert '`source` (none)' in row
+        elif key != 'p':
+            assert '`%s=%s`' % (key, default) in row, key
 
 
 # A list in a JSON file

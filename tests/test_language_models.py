@@ -50,7 +50,7 @@ def test_a_binary(tmp_path):
         (models.MAGIC_OF_BINARY, 'is neither an ARPA file'),
         (gzip.compress(b'one two\n'), 'is neither an ARPA file'),
         (gzip.compress(ARPA.encode())[:-20], 'cannot read .*: Compressed file ended'),
-        (b'\x1f\x8bnothing', 'cannot read .*: Unknown compression|cannot read .*: Not a gz'),
+        (b'\x1f\x8bnothing', 'cannot read .*: Compressed file ended'),
     ],
 )
 def test_other_files(tmp_path, content, words):

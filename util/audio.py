@@ -261,8 +261,8 @@ def mfcc(
     Source: python_speech_features.mfcc with its defaults, as in the notebook, but in a form that
       is three times faster. The stride came to Mozilla's code in December 2016.
     """
-    energies = log_mel(samples, sample_rate, stride)
-    return cepstra(*[limit_range(each, dynamic_range) for each in energies], numcep)
+    energies, energy = log_mel(samples, sample_rate, stride)
+    return cepstra(limit_range(energies, dynamic_range), limit_range(energy, dynamic_range), numcep)
 
 
 def log_mel(

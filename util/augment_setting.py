@@ -111,7 +111,7 @@ AUGMENTATIONS = {
         {
             'source': Key('', kind=SOURCE),
             'snr': Key('3', 'dB', -60.0, 120.0),
-            'layers': Key('1', 'recordings', 1.0, 100.0, INTEGER),
+            'layers': Key('1', '', 1.0, 100.0, INTEGER),
         },
     ),
     'reverb': Augmentation(
@@ -148,8 +148,8 @@ AUGMENTATIONS = {
         'deviation of a shift is wt (wf) times half the distance between two points',
         (SPECTROGRAM,),
         {
-            'nt': Key('1', 'points', 0.0, 1000.0, INTEGER),
-            'nf': Key('1', 'points', 0.0, 25.0, INTEGER),
+            'nt': Key('1', '', 0.0, 1000.0, INTEGER),
+            'nf': Key('1', '', 0.0, 25.0, INTEGER),
             'wt': Key('0.1', '', 0.0, 10.0),
             'wf': Key('0', '', 0.0, 10.0),
         },
@@ -157,15 +157,12 @@ AUGMENTATIONS = {
     'frequency_mask': Augmentation(
         'replaces n groups of neighbouring mel bands by their mean over the utterance',
         (SPECTROGRAM,),
-        {
-            'n': Key('3', 'masks', 0.0, 100.0, INTEGER),
-            'size': Key('2', 'bands', 0.0, 25.0, INTEGER),
-        },
+        {'n': Key('3', '', 0.0, 100.0, INTEGER), 'size': Key('2', 'bands', 0.0, 25.0, INTEGER)},
     ),
     'time_mask': Augmentation(
         'replaces n parts of the utterance by its mean (domain signal: by silence)',
         _DOMAINS,
-        {'n': Key('3', 'masks', 0.0, 10000.0, INTEGER), 'size': Key('50', 'ms', 0.0, 100000.0)},
+        {'n': Key('3', '', 0.0, 10000.0, INTEGER), 'size': Key('50', 'ms', 0.0, 100000.0)},
     ),
     'dropout': Augmentation(
         'replaces single values by their mean over the utterance (domain signal: by 0)',

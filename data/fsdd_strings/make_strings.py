@@ -37,14 +37,19 @@ def main(arguments):
     )
     parser.add_argument('corpus', metavar='FSDD', type=pathlib.Path, help='folder of the corpus')
     parser.add_argument('out', metavar='OUT', type=pathlib.Path, help='folder for the strings')
-    parser.add_argument('--passes', type=int, default=3, help='times that each recording occurs in '
-                        'the strings for training (default: %(default)s)')
+    parser.add_argument(
+        '--passes',
+        type=int,
+        default=3,
+        help='times that each recording occurs in the strings for training (default: %(default)s)',
+    )
     parser.add_argument('--seed', type=int, default=1, help='default: %(default)s')
     options = parser.parse_args(arguments)
     speakers = find_recordings(options.corpus)
     if not speakers:
-        print('error: %s has no recordings/DIGIT_SPEAKER_TAKE.wav' % options.corpus,
-              file=sys.stderr)
+        print(
+            'error: %s has no recordings/DIGIT_SPEAKER_TAKE.wav' % options.corpus, file=sys.stderr
+        )
         return 1
     for index, (speaker, recordings) in enumerate(sorted(speakers.items())):
         rng = np.random.default_rng([options.seed, index])

@@ -1,10 +1,10 @@
 """Trains and tests the recipe on six folds: each speaker once is the test, the next one validation.
 
-    python run_folds.py STRINGS OUT [--speakers george,theo] [ds_NAME=VALUE ...]
+    python run_folds.py STRINGS OUT [--speakers george,theo] [--real-only] [ds_NAME=VALUE ...]
 
 STRINGS is a folder that make_strings.py filled. "Next" is meant in alphabetical order; the first
-follows the last. The other speakers train. Settings, such as ds_lm_lexicon=words.txt, override
-those of config.json. Logs and checkpoints of each fold go to OUT/SPEAKER. At the end a table shows
+follows the last. The other speakers train, and with them the synthetic voices of data/digits unless
+--real-only is given. Settings, such as ds_lm_lexicon=words.txt, override those of config.json. Logs and checkpoints of each fold go to OUT/SPEAKER. At the end a table shows
 the word error rate of each fold, in percent, and how long its run took.
 """
 
@@ -16,6 +16,8 @@ import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
+RESULTS = ('test_wer', 'test_cer', 'test_wer_lm', 'test_cer_lm')  # of hyper.json
+SYNTHETIC = HERE.parent / 'digits' / 'train.csv'
 
 
 def main(arguments):
@@ -26,22 +28,31 @@ def main(arguments):
     parser.add_argument('strings', metavar='STRINGS', type=pathlib.Path, help='folder of strings')
     parser.add_argument('out', metavar='OUT', type=pathlib.Path, help='folder for the runs')
     parser.add_argument('settings', metavar='ds_NAME=VALUE', nargs='*', help='settings')
+    parser.add_argument(
+        '--real-only', action='store_true', help='train without the synthetic voices of data/digits'
+    )
     parser.add_argument('--speakers', help='test only these, with commas between (default: all)')
-    options = parser.parse_args(arguments)
+    options = parser.parse_intermixed_args(arguments)
     speakers = sorted(
         path.name.removesuffix('.train.csv') for path in options.strings.glob('*.train.csv')
     )
     tested = options.speakers.split(',') if options.speakers else speakers
     wrong = [each for each in options.settings if not each.startswith('ds_') or '=' not in each]
     if len(speakers) < 3:
-        parser.error('%s has manifests of %d speakers, a fold needs 3 or more'
-                     % (options.strings, len(speakers)))
+        parser.error(
+            '%s has manifests of %d speakers, a fold needs 3 or more'
+            % (options.strings, len(speakers))
+        )
     if wrong or not set(tested) <= set(speakers):
-        parser.error('expected ds_NAME=VALUE and speakers of %s, got %s'
-                     % (', '.join(speakers), wrong or tested))
+        parser.error(
+            'expected ds_NAME=VALUE and speakers of %s, got %s'
+            % (', '.join(speakers), wrong or tested)
+        )
     rows = []
     for speaker in tested:
         settings = fold_settings(options.strings, options.out / speaker, speakers, speaker)
+        if not options.real_only:
+            settings['ds_train_files'] += ',%s' % SYNTHETIC
         settings.update(each.split('=', 1) for each in options.settings)
         rows.append((speaker, run(settings)))
         print(line(*rows[-1]), flush=True)
@@ -82,9 +93,9 @@ def run(settings):
     newest = max(pathlib.Path(settings['ds_logs_dir']).glob('*/hyper.json'))
     results = json.loads(newest.read_text(encoding='utf-8'))['results']
     percent = {
-        name.replace('_', ' ') + ' %': 100 * value
-        for name, value in results.items()
-        if name.startswith('test_') and name.endswith('er') and value is not None
+        name.replace('_', ' ') + ' %': 100 * results[name]
+        for name in RESULTS
+        if results.get(name) is not None
     }
     return {**percent, 'minutes': results['duration'] / 60}
 

@@ -29,7 +29,7 @@ from util import errors, text
 from util.language import lexicon
 
 MAIN = 'utterance'
-MAX_STATES = 100_000  # of an automaton
+MAX_STATES = 50_000  # of an automaton
 MAX_REPEATED = 1000  # largest number in {m,n}
 TOKEN = re.compile(
     r'\s*(?:(?P<rule><\s*[^<>\s]+\s*>)|(?P<times>\{\s*\d+\s*(?:,\s*\d*\s*)?\})'

@@ -16,7 +16,7 @@ from typing import Any
 from util import config as settings, errors, files
 from util.language import arpa
 
-INSTALL = 'pip install "flashlight-text>=0.0.7,<0.1" (Python 3.10 to 3.12)'
+INSTALL = 'pip install -r requirements-lm.txt (Python 3.10 to 3.12)'
 LN_10 = math.log(10.0)  # KenLM's logarithms have the base 10
 MAGIC_OF_GZIP, MAGIC_OF_BINARY = b'\x1f\x8b', b'mmap lm http://kheafield.com/code'
 # Of a binary's header: whether it lists its words, and their number with <s>, </s> and <unk>

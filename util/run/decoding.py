@@ -73,6 +73,8 @@ class Decoding:
       towers: handles.TowerResult of each tower.
       alphabet: text.Alphabet.
       language: language.decoder.Decoder for a second search; None: there is none.
+    Attributes:
+      language_texts: those of the second search of all batches, once the pass is over.
     """
 
     def __init__(self, session, towers, alphabet, language=None) -> None:
@@ -82,6 +84,7 @@ class Decoding:
             Decoded(*[getattr(tower, name) for name in Decoded._fields]) for tower in towers
         ]
         self._parts: list[reports.Results] = []
+        self.language_texts: list[str] = []
         self._pending: collections.deque = collections.deque()
         self._thread = concurrent.futures.ThreadPoolExecutor(1, 'decoding')
 
@@ -131,5 +134,5 @@ class Decoding:
     def _collect(self):
         """Waits for the oldest batch and keeps its Results."""
         decoded, texts = self._pending.popleft().result()
-        results = reports.collect_results(decoded, self._alphabet)
-        self._parts.append(results._replace(language_texts=texts))
+        self._parts.append(reports.collect_results(decoded, self._alphabet))
+        self.language_texts += texts

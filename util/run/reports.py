@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from util import config as settings, text
@@ -17,7 +18,6 @@ class Results(NamedTuple):
     texts: list[str]  # decoded texts
     distances: list[float]  # edit distance over the number of labels
     losses: list[float]  # CTC losses
-    language_texts: list[str] = []  # of the second search; empty if there was none
 
 
 class CorpusOutcome(NamedTuple):
@@ -41,6 +41,7 @@ class Outcome(NamedTuple):
     waited: float  # s of the pass in which steps waited for the feeder
     corpora: list[CorpusOutcome]  # one for each corpus; empty if there is only one
     language_rates: text.ErrorRates | None = None  # of the second search; None without one
+    language_texts: Sequence[str] = ()  # of the second search
 
 
 # The notebook's report
@@ -107,7 +108,6 @@ def join_results(parts: list[Results]) -> Results:
         [decoded for part in parts for decoded in part.texts],
         [distance for part in parts for distance in part.distances],
         [loss for part in parts for loss in part.losses],
-        [decoded for part in parts for decoded in part.language_texts],
     )
 
 
@@ -137,17 +137,24 @@ class Tally:
         """Returns the mean CTC loss of an utterance so far; NaN if there was no utterance."""
         return self._loss / len(self._corpora) if self._corpora else float('nan')
 
-    def outcome(self, results: Results, loss: float | None = None, by_corpus=True) -> Outcome:
+    def outcome(
+        self,
+        results: Results,
+        loss: float | None = None,
+        by_corpus: bool = True,
+        language_texts: Sequence[str] = (),
+    ) -> Outcome:
         """Returns the Outcome of the pass.
 
         Args:
           results: the decoded utterances; empty if nothing was decoded.
           loss: mean CTC loss of an utterance; None: that of the Tally.
           by_corpus: whether to add the figures of each corpus, if there are several.
+          language_texts: of the second search; empty if there was none.
         """
         label_error_rate = rates = language_rates = None
-        if results.language_texts:
-            language_rates = text.error_rates(results.sources, results.language_texts)
+        if language_texts:
+            language_rates = text.error_rates(results.sources, language_texts)
         if results.sources:
             label_error_rate = sum(results.distances) / len(results.distances)
             rates = text.error_rates(results.sources, results.texts)
@@ -161,6 +168,7 @@ class Tally:
             self._feed.waited - self._waited,
             _by_corpus(results, self._corpora) if by_corpus else [],
             language_rates,
+            language_texts,
         )
 
 
@@ -199,7 +207,7 @@ def report(caption: str, outcome: Outcome, report_count: int) -> None:
         calculate_and_print_wer_report(title, outcome.results, report_count)
     if outcome.language_rates:
         title = '%s, second search, CER: %f' % (caption, outcome.language_rates.cer)
-        results = outcome.results._replace(texts=outcome.results.language_texts)
+        results = outcome.results._replace(texts=list(outcome.language_texts))
         calculate_and_print_wer_report(title, results, report_count)
 
 

@@ -293,7 +293,7 @@ def _measured(config, items, path):
         config.sample_rate,
     )
     for name, chosen in (
-        ('features only', [setting.parse_item('volume')]),
+        ('features only', [setting.parse_item('vtlp[factor=1]')]),
         *((item.text, [item._replace(p=1.0)]) for item in items),
         *([('all together, with their probabilities', items)] if len(items) > 1 else []),
     ):

@@ -7,6 +7,8 @@ import numpy as np
 
 from util import errors, text
 
+SMALLEST, LARGEST = (6, 3), (14, 10)  # inches, width and height of the picture
+SHOWN_TICKS = 20  # weights that are named on an axis; of more, every second, third ...
 SHOWN_CELLS = 150  # cells of the picture up to which the numbers stand in them
 
 
@@ -121,7 +123,7 @@ def draw(table: Table, path: str) -> None:
     matplotlib.use('Agg')
     from matplotlib import pyplot
 
-    size = 2.6 + 0.75 * len(table.betas), 2.0 + 0.45 * len(table.alphas)
+    size = np.clip([2.6 + 0.75 * len(table.betas), 2 + 0.45 * len(table.alphas)], SMALLEST, LARGEST)
     figure, axes = pyplot.subplots(figsize=size, layout='constrained')
     _draw_cells(figure, axes, table)
     try:
@@ -139,8 +141,8 @@ def _draw_cells(figure, axes, table):
     found, wer = best(table), 100 * np.array([[each.wer for each in row] for row in table.rates])
     image = axes.imshow(wer, cmap='viridis_r', aspect='auto')
     axes.set(xlabel='beta', ylabel='alpha')
-    axes.set_xticks(range(len(table.betas)), ['%g' % beta for beta in table.betas])
-    axes.set_yticks(range(len(table.alphas)), ['%g' % alpha for alpha in table.alphas])
+    axes.set_xticks(*_ticks(table.betas))
+    axes.set_yticks(*_ticks(table.alphas))
     if wer.size <= SHOWN_CELLS:
         middle = (wer.min() + wer.max()) / 2
         for (row, column), value in np.ndenumerate(wer):
@@ -148,11 +150,17 @@ def _draw_cells(figure, axes, table):
             axes.text(column, row, '%.2f' % value, ha='center', va='center', color=color)
     row, column = table.alphas.index(found.alpha), table.betas.index(found.beta)
     axes.add_patch(_frame(row, column))
-    axes.set_title(
+    figure.suptitle(
         'best: WER %.2f %% at alpha %g, beta %g; without: %.2f %%'
         % (100 * found.rates.wer, found.alpha, found.beta, 100 * table.without.wer)
     )
     figure.colorbar(image, label='WER in %')
+
+
+def _ticks(weights):
+    """Returns (places, names) of the weights on an axis."""
+    every = -(-len(weights) // SHOWN_TICKS)
+    return range(0, len(weights), every), ['%g' % weight for weight in weights[::every]]
 
 
 def _frame(row, column):
