@@ -4,8 +4,10 @@
 
 STRINGS is a folder that make_strings.py filled. "Next" is meant in alphabetical order; the first
 follows the last. The other speakers train, and with them the synthetic voices of data/digits unless
---real-only is given. Settings, such as ds_lm_lexicon=words.txt, override those of config.json. Logs and checkpoints of each fold go to OUT/SPEAKER. At the end a table shows
-the word error rate of each fold, in percent, and how long its run took.
+--real-only is given. Settings, such as ds_lm_lexicon=words.txt, override those of config.json. Logs
+and checkpoints of each fold go to OUT/SPEAKER. At the end of each fold its error rates are printed,
+in percent, with and without the language model if there is one, and the minutes of its run; then
+their means.
 """
 
 import argparse
