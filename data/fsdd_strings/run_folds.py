@@ -1,13 +1,13 @@
 """Trains and tests the recipe on six folds: each speaker once is the test, the next one validation.
 
-    python run_folds.py STRINGS OUT [--speakers george,theo] [--real-only] [ds_NAME=VALUE ...]
+    python run_folds.py STRINGS OUT [--speakers george,theo] [--also FILES] [ds_NAME=VALUE ...]
 
 STRINGS is a folder that make_strings.py filled. "Next" is meant in alphabetical order; the first
-follows the last. The other speakers train, and with them the synthetic voices of data/digits unless
---real-only is given. Settings, such as ds_lm_lexicon=words.txt, override those of config.json. Logs
-and checkpoints of each fold go to OUT/SPEAKER. At the end of each fold its error rates are printed,
-in percent, with and without the language model if there is one, and the minutes of its run; then
-their means.
+follows the last. The other speakers train, and with them the manifests of --also, by default the
+synthetic voices of data/digits; --also '' leaves them out. Settings, such as
+ds_lm_lexicon=words.txt, override those of config.json. Logs and checkpoints of each fold go to
+OUT/SPEAKER. At the end of each fold its error rates are printed, in percent, with and without the
+language model if there is one, and the minutes of its run; then their means.
 """
 
 import argparse
@@ -31,7 +31,9 @@ def main(arguments):
     parser.add_argument('out', metavar='OUT', type=pathlib.Path, help='folder for the runs')
     parser.add_argument('settings', metavar='ds_NAME=VALUE', nargs='*', help='settings')
     parser.add_argument(
-        '--real-only', action='store_true', help='train without the synthetic voices of data/digits'
+        '--also',
+        default=str(SYNTHETIC),
+        help='manifests to train on as well, with commas between (default: %(default)s)',
     )
     parser.add_argument('--speakers', help='test only these, with commas between (default: all)')
     options = parser.parse_intermixed_args(arguments)
@@ -53,8 +55,8 @@ def main(arguments):
     rows = []
     for speaker in tested:
         settings = fold_settings(options.strings, options.out / speaker, speakers, speaker)
-        if not options.real_only:
-            settings['ds_train_files'] += ',%s' % SYNTHETIC
+        if options.also:
+            settings['ds_train_files'] += ',' + options.also
         settings.update(each.split('=', 1) for each in options.settings)
         rows.append((speaker, run(settings)))
         print(line(*rows[-1]), flush=True)
