@@ -245,6 +245,27 @@ def test_a_constant_coefficient_is_0_however_it_rounds():
     assert not audio.normalise(frames, 1, 'coefficient').any()
 
 
+def test_low_energies_are_raised_to_the_limit():
+    # 20 dB are a factor of 100: ln 100 = 4.605 below the largest, 7
+    energies = np.array([[7, 2.3], [2.4, -36]], np.float32)
+    limited = audio.limit_range(energies, 20)
+    assert limited.dtype == np.float32
+    np.testing.assert_allclose(limited, [[7, 2.39483], [2.4, 2.39483]], rtol=1e-6)
+    assert audio.limit_range(energies, 0) is energies
+
+
+def test_digital_silence_is_as_low_as_quiet_noise_within_the_dynamic_range():
+    rng = np.random.default_rng(7)
+    speech = 3000 * rng.standard_normal(4000)
+    silence, noise = np.zeros(3000), 0.3 * rng.standard_normal(3000)
+    silent, noisy = [
+        audio.mfcc(np.concatenate([speech, tail]), 16000, 13, dynamic_range=50)
+        for tail in (silence, noise)
+    ]
+    np.testing.assert_allclose(silent[-10:], noisy[-10:], atol=1e-9)
+    assert np.ptp(silent[-10:, 0]) == 0 and (silent[:20, 0] > silent[-1, 0] + 10).all()
+
+
 def test_windows_hold_the_earliest_frame_first():
     padded = np.array([[0, 0], [1, 2], [3, 4], [5, 6], [0, 0]])
     np.testing.assert_array_equal(

@@ -44,7 +44,7 @@ def test_no_number(name):
         assert message.endswith('got %r' % word)
 
 
-@pytest.mark.parametrize('name', NUMBERS)
+@pytest.mark.parametrize('name', [name for name in NUMBERS if name != 'lm_beta'])
 def test_negative_number(name):
     for word in ('-1', '-0.5', '-1e-9'):
         assert repr(word) in error_of({'ds_' + name: word})

@@ -32,6 +32,7 @@ def test_it_has_the_alphabet_the_features_and_the_network():
         'n_context': 1,
         'feature_stride': 2,
         'feature_norm': 'utterance',
+        'dynamic_range': 0.0,
     }
     assert described['network'] == {
         'rnn': 'lstm',

@@ -64,6 +64,7 @@ class Graph:
             config.sample_rate,
             config.feature_stride,
             config.feature_norm,
+            config.dynamic_range,
         )
 
 
@@ -74,7 +75,11 @@ def graph():
 
 @pytest.fixture(
     scope='module',
-    params=[{}, {'sample_rate': 8000, 'n_context': 3}, {'feature_norm': 'coefficient'}],
+    params=[
+        {},
+        {'sample_rate': 8000, 'n_context': 3},
+        {'feature_norm': 'coefficient', 'dynamic_range': 40},
+    ],
 )
 def any_graph(request):
     return Graph(feature_stride=2, **request.param)
@@ -323,6 +328,8 @@ def test_the_model_says_what_it_is(exported):
         'n_input': 26,
         'n_context': 2,
         'feature_stride': 1,
+        'feature_norm': 'utterance',
+        'dynamic_range': 0.0,
     }
     assert ''.join(told['alphabet']) == text.DEFAULT_LABELS
     assert told['network']['n_cell_dim'] == 8 and told['version']
