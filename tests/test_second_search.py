@@ -112,6 +112,7 @@ def test_transcribe_writes_the_text_and_the_times_of_its_words(
     assert times == sorted(times) and times[0] >= 0 and times[-1] <= 1.3
 
 
+@pytest.mark.run
 def test_transcribe_searches_each_part_of_a_long_recording(export, words, tmp_path, capsys):
     path = write_wav(tmp_path / 'long.wav', speech(27, seed=2))
     status, out, _ = transcribed(capsys, export, path, '--lexicon', words, '--lm-beta', -1)
