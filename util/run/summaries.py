@@ -84,10 +84,7 @@ class EventFiles:
                 cer=outcome.rates.cer,
             )
         if outcome.language_rates:
-            scalars.update(
-                wer_lm=outcome.language_rates.wer,
-                cer_lm=outcome.language_rates.cer,
-            )
+            scalars.update(wer_lm=outcome.language_rates.wer, cer_lm=outcome.language_rates.cer)
         for corpus in outcome.corpora:
             scalars.update(
                 {'loss_' + corpus.name: corpus.loss, 'wer_' + corpus.name: corpus.rates.wer}
