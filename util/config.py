@@ -601,7 +601,6 @@ def uses_dev_loss(config: Config) -> list[str]:
             ('valid_adapt', config.valid_adapt < 1),
             ('num_tries', config.num_tries),
             ('go_back', config.go_back),
-            ('best_by', config.best_by != 'loss'),
             ('average_checkpoints', config.average_checkpoints),
         )
         if used
