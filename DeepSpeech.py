@@ -23,8 +23,8 @@ from util import config as settings, errors, gpu, importers, log as run_log, rec
 from util import text, website
 from util.feeding import feeder
 from util.graph import gradients, handles, layers, regularisation, rnn, run_state, serving
-from util.graph.layers import Dropout
-from util.graph.variable_summaries import log_grads_and_vars
+from util.graph.layers import Dropout, variable_on_cpu
+from util.graph.variable_summaries import log_grads_and_vars, log_variable  # noqa: F401 - notebook's
 from util.run import checkpoint_files, checkpoints, decoding, reports, run_folder, schedule
 from util.run import description, export_folder, preflight, signals, summaries, warmup
 from util.run.reports import (  # noqa: F401 - names of the notebook
@@ -83,9 +83,7 @@ def _recurrent(x, seq_length, config, is_training):
     if config.rnn == 'vanilla':
         weights, bias = layers.layer_variables(4, config.n_hidden_3, config.n_cell_dim, config)
         shape, initializer = [config.n_cell_dim] * 2, layers.recurrent_initializer(config)
-        recurrent = [
-            layers.variable_on_cpu('r4_' + each, shape, initializer) for each in ('fw', 'bw')
-        ]
+        recurrent = [variable_on_cpu('r4_' + each, shape, initializer) for each in ('fw', 'bw')]
         return rnn.bidirectional_relu(
             x, seq_length, weights, bias, *recurrent, config.relu_clip, is_training
         )
@@ -104,8 +102,8 @@ def _lstm_variables(direction, config):
     """
     shape = [config.n_hidden_3 + config.n_cell_dim, 4 * config.n_cell_dim]
     with tf.variable_scope('bidirectional_rnn/%s/basic_lstm_cell' % direction):
-        kernel = layers.variable_on_cpu('kernel', shape, layers.kernel_initializer(config))
-        return kernel, layers.variable_on_cpu('bias', shape[1:], tf.zeros_initializer())
+        kernel = variable_on_cpu('kernel', shape, layers.kernel_initializer(config))
+        return kernel, variable_on_cpu('bias', shape[1:], tf.zeros_initializer())
 
 
 # Loss and decoding

@@ -105,3 +105,12 @@ def test_importing_defines_and_does_nothing(tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stdout == done.stderr == ''
     assert os.listdir(tmp_path) == []
+
+
+def test_the_names_of_the_notebook_are_there():
+    import DeepSpeech
+
+    names = """BiRNN variable_on_cpu calculate_accuracy_and_loss create_optimizer get_tower_results
+        average_gradients apply_gradients log_variable log_grads_and_vars print_wer_report
+        collect_results calculate_and_print_wer_report run_inference train"""
+    assert [name for name in names.split() if not callable(getattr(DeepSpeech, name, None))] == []

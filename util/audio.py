@@ -15,6 +15,8 @@ import scipy.sparse
 import soundfile
 from python_speech_features import base, sigproc
 
+from util import records
+
 SAMPLE_RATE = 16000  # Hz, the default
 WIN_LENGTH_S = 0.025  # s, analysis window of a frame
 WIN_STEP_S = 0.01  # s, from the start of a frame to the start of the next one
@@ -88,6 +90,13 @@ def read_audio(
         divisor = math.gcd(info.rate, sample_rate)
         samples = scipy.signal.resample_poly(samples, sample_rate // divisor, info.rate // divisor)
     return samples
+
+
+def read_utterance(utterance: records.Utterance, sample_rate: int) -> np.ndarray:
+    """Reads the audio of an utterance, as `read_audio` does."""
+    return read_audio(
+        utterance.wav_filename, sample_rate, utterance.start_s, utterance.stop_s, utterance.channel
+    )
 
 
 def segment(

@@ -70,7 +70,7 @@ class Noises:
                 needed = count / self._sample_rate
                 start = (utterance.start_s or 0.0) + place * max(0.0, seconds - needed)
                 utterance = utterance._replace(start_s=start, stop_s=start + needed + 0.01)
-                samples = audio.read_audio(*_arguments(utterance, self._sample_rate))
+                samples = audio.read_utterance(utterance, self._sample_rate)
                 return _part(samples.astype(np.float32), 0.0, count)
             samples = self._stored.read(utterance)
             if not len(samples):
@@ -91,17 +91,6 @@ class Noises:
             _, count = audio.segment(info, utterance.start_s, utterance.stop_s)
             self._lengths[place] = count / info.rate
         return self._lengths[place]
-
-
-def _arguments(utterance, sample_rate):
-    """Returns the arguments of audio.read_audio for an utterance."""
-    return (
-        utterance.wav_filename,
-        sample_rate,
-        utterance.start_s,
-        utterance.stop_s,
-        utterance.channel,
-    )
 
 
 def find_files(source: str) -> list[records.Utterance]:

@@ -35,13 +35,7 @@ class StoredSamples:
         kept = self._kept.get(place)
         if kept is not None:
             return kept.astype(np.float32, copy=False)
-        samples = audio.read_audio(
-            utterance.wav_filename,
-            self._sample_rate,
-            utterance.start_s,
-            utterance.stop_s,
-            utterance.channel,
-        ).astype(np.float32)
+        samples = audio.read_utterance(utterance, self._sample_rate).astype(np.float32)
         self._keep(place, samples)
         return samples
 

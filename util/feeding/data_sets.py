@@ -436,13 +436,7 @@ def _compute_features(utterance, config):
     Raises:
       AudioError: the file cannot be read.
     """
-    samples = audio.read_audio(
-        utterance.wav_filename,
-        config.sample_rate,
-        utterance.start_s,
-        utterance.stop_s,
-        utterance.channel,
-    )
+    samples = audio.read_utterance(utterance, config.sample_rate)
     return audio.mfcc(
         samples, config.sample_rate, config.n_input, config.feature_stride, config.dynamic_range
     ).astype(np.float32)

@@ -34,13 +34,8 @@ def example(data_sets, config) -> np.ndarray | None:
             start = utterance.start_s or 0.0
             stop = start + LONGEST_S if utterance.stop_s is None else utterance.stop_s
             try:
-                return audio.read_audio(
-                    utterance.wav_filename,
-                    config.sample_rate,
-                    start,
-                    min(stop, start + LONGEST_S),
-                    utterance.channel,
-                )
+                part = utterance._replace(start_s=start, stop_s=min(stop, start + LONGEST_S))
+                return audio.read_utterance(part, config.sample_rate)
             except audio.AudioError:
                 continue
     return None

@@ -12,6 +12,7 @@ from util import audio, augment_setting as setting, config as settings, errors, 
 from util import importers, records, text
 from util.augmentation import augmenter
 from util.augmentation.draws import Draws
+from util.tools import pictures
 
 ANY = 'e'  # transcript of an audio file that has none: a single label
 PICTURE = 'spectrograms.png'
@@ -106,13 +107,7 @@ def _read(example, config):
     """Returns the samples of an example, float32 [n] in the range of 16-bit integers."""
     utterance = example.utterance
     try:
-        samples = audio.read_audio(
-            utterance.wav_filename,
-            config.sample_rate,
-            utterance.start_s,
-            utterance.stop_s,
-            utterance.channel,
-        )
+        samples = audio.read_utterance(utterance, config.sample_rate)
         audio.check_length(len(samples), config.sample_rate)
     except audio.AudioError as error:
         raise errors.DataError('%s: %s' % (utterance.wav_filename, error)) from None
@@ -179,28 +174,13 @@ def draw(views: list[View], config: settings.Config, path: str) -> None:
     Raises:
       DeepSpeechError: the file cannot be written, or matplotlib is not installed.
     """
-    try:
-        import matplotlib
-    except ImportError:
-        raise errors.DeepSpeechError(
-            'the picture needs matplotlib: pip install -r requirements-dev.txt'
-        ) from None
-    matplotlib.use('Agg')
-    from matplotlib import pyplot
-
+    pyplot = pictures.pyplot()
     rows = -(-len(views) // COLUMNS)
     figure = pyplot.figure(figsize=(8.5 * COLUMNS, 2.6 * rows), layout='constrained')
     parts = figure.subfigures(rows, COLUMNS, squeeze=False, hspace=0.04, wspace=0.03).ravel()
     for part, view in zip(parts, views):
         _draw_view(part, view, config)
-    temporary = path + '.tmp'
-    try:
-        figure.savefig(temporary, format='png', dpi=90)
-        os.replace(temporary, path)
-    except OSError as error:
-        raise errors.DeepSpeechError('%s cannot be written: %s' % (path, error.strerror)) from None
-    finally:
-        pyplot.close(figure)
+    pictures.save(figure, path, dpi=90)
 
 
 def _draw_view(part, view, config):

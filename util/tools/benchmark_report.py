@@ -1,6 +1,6 @@
 """Presents the figures of the benchmark: ratios, a table, a picture."""
 
-from util import errors
+from util.tools import pictures
 from util.tools.benchmark_measurements import (
     FRAMES_A_SECOND,
     LONG,
@@ -131,12 +131,7 @@ def draw(figures: dict, path: str) -> None:
     Raises:
       DeepSpeechError: the file cannot be written, or its ending names no format of pictures.
     """
-    import matplotlib
-
-    matplotlib.use('Agg')
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(9, 4))
+    figure, axes = pictures.pyplot().subplots(figsize=(9, 4))
     bars = [
         (
             name,
@@ -165,11 +160,4 @@ def draw(figures: dict, path: str) -> None:
     axes.spines[['top', 'right']].set_visible(False)
     axes.legend(frameon=False)
     figure.tight_layout()
-    try:
-        figure.savefig(path, dpi=120)
-    except (OSError, ValueError) as error:
-        raise errors.DeepSpeechError(
-            '%s cannot be written: %s' % (path, getattr(error, 'strerror', None) or error)
-        ) from None
-    finally:
-        pyplot.close(figure)
+    pictures.save(figure, path, dpi=120)

@@ -23,6 +23,7 @@ if not __package__:  # run as a file, which leaves the project's folder out of s
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
 from util import config as settings, errors, log as run_log
+from util.tools import pictures
 
 if TYPE_CHECKING:
     from util.feeding.data_sets import DataSets
@@ -170,12 +171,7 @@ def draw_lengths(data_sets: 'DataSets', path: str) -> None:
     Raises:
       DeepSpeechError: the file cannot be written, or its ending names no format of pictures.
     """
-    import matplotlib
-
-    matplotlib.use('Agg')
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(8, 4))
+    figure, axes = pictures.pyplot().subplots(figsize=(8, 4))
     lengths = [[example.seconds for example in data_set.examples] for data_set in data_sets]
     axes.hist(
         lengths,
@@ -186,14 +182,7 @@ def draw_lengths(data_sets: 'DataSets', path: str) -> None:
     axes.set(xlabel='length of an utterance in s', ylabel='utterances')
     axes.legend()
     figure.tight_layout()
-    try:
-        figure.savefig(path)
-    except (OSError, ValueError) as error:
-        raise errors.DeepSpeechError(
-            '%s cannot be written: %s' % (path, getattr(error, 'strerror', None) or error)
-        ) from None
-    finally:
-        pyplot.close(figure)
+    pictures.save(figure, path, dpi=100)
 
 
 if __name__ == '__main__':

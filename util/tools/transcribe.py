@@ -90,14 +90,14 @@ def _parse(arguments):
     parser.add_argument(
         '--beam-width',
         metavar='N',
-        type=_positive,
+        type=language_options.positive,
         help="paths of the beam search (default: the model's)",
     )
     language_options.add_to(parser)
     parser.add_argument(
         '--batch-size',
         metavar='N',
-        type=_positive,
+        type=language_options.positive,
         default=BATCH_SIZE,
         help='parts of up to 20 s that are recognised together (default: %(default)s); less takes '
         'less memory',
@@ -105,7 +105,7 @@ def _parse(arguments):
     parser.add_argument(
         '--jobs',
         metavar='N',
-        type=_positive,
+        type=language_options.positive,
         help='threads that read files (default: one for each core, at most 4)',
     )
     parser.add_argument(
@@ -115,17 +115,6 @@ def _parse(arguments):
         'for a model of version 0.1, which does not describe itself',
     )
     return parser.parse_args(arguments)
-
-
-def _positive(value):
-    """Returns an option as a number of at least 1."""
-    number = int(value)
-    if number < 1:
-        raise ValueError
-    return number
-
-
-_positive.__name__ = 'number of at least 1'  # for argparse's message
 
 
 if __name__ == '__main__':

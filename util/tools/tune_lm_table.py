@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from util import errors, text
+from util import text
+from util.tools import pictures
 
 SMALLEST, LARGEST = (6, 3), (14, 10)  # inches, width and height of the picture
 SHOWN_TICKS = 20  # weights that are named on an axis; of more, every second, third ...
@@ -116,24 +117,11 @@ def draw(table: Table, path: str) -> None:
       DeepSpeechError: matplotlib is not installed, the file cannot be written, or its ending names
         no format of pictures.
     """
-    try:
-        import matplotlib
-    except ImportError:
-        raise errors.DeepSpeechError('--picture needs matplotlib: pip install matplotlib') from None
-    matplotlib.use('Agg')
-    from matplotlib import pyplot
-
+    pyplot = pictures.pyplot()
     size = np.clip([2.6 + 0.75 * len(table.betas), 2 + 0.45 * len(table.alphas)], SMALLEST, LARGEST)
     figure, axes = pyplot.subplots(figsize=size, layout='constrained')
     _draw_cells(figure, axes, table)
-    try:
-        figure.savefig(path, dpi=150)
-    except (OSError, ValueError) as error:
-        raise errors.DeepSpeechError(
-            '%s cannot be written: %s' % (path, getattr(error, 'strerror', None) or error)
-        ) from None
-    finally:
-        pyplot.close(figure)
+    pictures.save(figure, path, dpi=150)
 
 
 def _draw_cells(figure, axes, table):
