@@ -37,6 +37,7 @@ from util.tf1 import tf
 log = logging.getLogger('DeepSpeech')
 
 COMPLETE = 'the training is complete; ds_restore_checkpoint=1 tests and exports'
+MAX_LEFT_OUT = 10  # batches in a row that are left out before `ds_nonfinite=skip` ends a run
 MAX_SEARCHES = 32  # limit of the beam searches of a batch that run at the same time
 
 
@@ -434,6 +435,12 @@ def _training_model(graph, config, alphabet, data_sets):
         )
     else:
         update, sums = _update(optimizer, averaged, avg_loss, global_step, config), None
+    of_the_run = checkpoint_files.of_the_run
+    trained = [
+        v
+        for v in tf.global_variables()
+        if v.dtype.base_dtype == tf.float32 and not of_the_run(v.op.name)
+    ]
     run_state.description_variable(description.to_json(description.describe(config, alphabet)))
     return handles.Model(
         graph=graph,
@@ -442,10 +449,12 @@ def _training_model(graph, config, alphabet, data_sets):
         n_utterances=n_utterances,
         is_training=is_training,
         learning_rate=learning_rate,
+        batch=batch,
         shapes=_shapes(batch, towers),
         towers=towers,
         weights=tf.trainable_variables(),
         avg_loss=avg_loss,
+        finite_weights=gradients.all_finite(trained),
         update=update,
         accumulation=sums,
         global_step=global_step,
@@ -469,7 +478,8 @@ def _dropout_seed(config, global_step, n_batches):
 
 
 def _update(optimizer, pairs, loss, global_step, config, last=None):
-    """Builds the update of the variables.
+    """Builds the update of the variables, which is left out if the loss or the gradients are not
+    finite.
 
     Args:
       pairs: list of (gradient, variable), each gradient float32 of its variable's shape.
@@ -478,15 +488,16 @@ def _update(optimizer, pairs, loss, global_step, config, last=None):
     Returns:
       handles.Update.
     """
+    finite = gradients.finite(pairs, loss)
     pairs = gradients.clip(pairs, config)
     if config.log_variables:
         log_grads_and_vars(pairs)
-    update = apply_gradients(optimizer, pairs, global_step)
+    update = gradients.applied_if(finite, lambda: apply_gradients(optimizer, pairs, global_step))
     with tf.control_dependencies([update, loss]):
         done = [update, loss] if last is None else [last()]
     with tf.control_dependencies(done):
         number = global_step.read_value()
-    return handles.Update(number, loss, tf.summary.merge_all())
+    return handles.Update(number, loss, tf.summary.merge_all(), finite)
 
 
 def _accumulating_update(optimizer, pairs, batch, loss, n_batches, global_step, config):
@@ -503,12 +514,13 @@ def _accumulating_update(optimizer, pairs, batch, loss, n_batches, global_step, 
     """
     sums = gradients.Accumulators([variable for _, variable in pairs], n_batches)
     weight = tf.placeholder_with_default(1.0, [], 'weight')
-    add = sums.add(pairs, loss, weight, *gradients.norm_and_scale(batch, config))
+    finite, norms = gradients.finite(pairs, loss), gradients.norm_and_scale(batch, config)
+    add = gradients.applied_if(finite, lambda: sums.add(pairs, loss, weight, *norms))
     reset = sums.reset()
     mean = sums.mean()
     # The reset comes last, as the mean and its loss are read from the sums.
     update = _update(optimizer, mean.gradients, mean.loss, global_step, config, last=sums.reset)
-    return update, handles.Accumulation(add, weight, n_batches, reset)
+    return update, handles.Accumulation(add, weight, n_batches, reset, finite)
 
 
 def _shapes(batch, towers):
@@ -682,16 +694,21 @@ def train(run: Run, state: schedule.State) -> schedule.State:
     """
     config = run.config
     with _feed_dev(run) as dev_feed:
+        state = _on_dev_set(run, state, dev_feed)
         if state.validated < state.epoch:  # the earlier run was interrupted during validation
-            state, _ = validate(run, state, dev_feed)
+            train_outcome = reports.earlier_outcome(state)
+            learning_rate = run.learning_rate(state, run.global_step() + 1)
+            state, dev_outcome = validate(run, state, dev_feed)
             if not schedule.is_best(state):
                 run.checkpoints.save(state)
+            _log_epoch(run, state, train_outcome, dev_outcome, learning_rate)
         for stage in range(state.stage, len(config.stages)):
             if stage > state.stage:
                 state = _begin_stage(run, state)
             with _feed_stage(run, state) as feed:
                 while not schedule.stage_done(config, state):
                     state, train_outcome = train_epoch(run, state, feed)
+                    run.record.add('last_train', train_outcome, state.epoch)
                     learning_rate = run.learning_rate(state, run.global_step() + 1)
                     state, dev_outcome = validate(run, state, dev_feed)
                     if schedule.checkpoint_due(config, state) and not schedule.is_best(state):
@@ -701,6 +718,23 @@ def train(run: Run, state: schedule.State) -> schedule.State:
         if config.average_checkpoints:
             average(run, state, dev_feed)
     return state
+
+
+def _on_dev_set(run, state, feed):
+    """Returns the State for the dev set of this run; measures the best weights on it if they were
+    chosen by another one."""
+    config, data_set = run.config, run.data_sets.dev
+    if schedule.complete(config, state) and not config.average_checkpoints:
+        return state  # nothing is compared any more
+
+    def measure():
+        if not feed or not len(data_set):
+            return math.nan, math.nan
+        outcome = run_inference(run, data_set, feed)
+        return outcome.loss, schedule.rate_of(config, outcome.rates)
+
+    dev_set = schedule.dev_checksum(config, data_set.examples)
+    return run.checkpoints.on_dev_set(state, dev_set, measure)
 
 
 def average(run: Run, state: schedule.State, feed) -> None:
@@ -747,7 +781,7 @@ def train_epoch(run: Run, state: schedule.State, feed) -> tuple[schedule.State, 
     config, data_set = run.config, run.data_sets.stages[state.stage]
     log.info('Epoch %d of %d started', state.epoch + 1, schedule.n_epochs(config, state))
     query_report = schedule.due(config.display_step, state.epoch + 1, config, state)
-    state = state._replace(order=data_set.order_checksum(state.epoch))
+    state = schedule.epoch_begun(state)._replace(order=data_set.order_checksum(state.epoch))
     number, tally = run.global_step(), reports.Tally(feed)
     progress = run_log.Progress('train', data_set.total_batches, already=state.epoch_step)
     with (
@@ -759,31 +793,47 @@ def train_epoch(run: Run, state: schedule.State, feed) -> tuple[schedule.State, 
             if run.stop.wanted:
                 progress.close()
                 raise run.checkpoints.interruption(state)
-            batch, update, trace = train_step(run, state, step, number + 1, query_report)
-            if batch:
-                if batch.shapes:
-                    progress.close()
-                    reports.log_shapes('train', step, batch.shapes)
-                if not math.isfinite(batch.loss):
-                    raise errors.TrainingError(
-                        reports.not_finite(
-                            batch.loss, state, step, run.learning_rate(state, number + 1)
-                        )
-                    )
-                if query_report:
-                    decoded.add(batch.towers)
+            batch, update, trace, fault = train_step(run, state, step, number + 1, query_report)
+            if batch and batch.shapes:
+                progress.close()
+                reports.log_shapes('train', step, batch.shapes)
             tally.add(step)
-            state = schedule.after_step(state, step, float(batch.loss) if batch else 0.0)
+            if fault:
+                progress.close()
+                state = _leave_out(run, state, step, fault)
+            else:
+                if batch:
+                    run.checkpoints.trust()
+                    if query_report:
+                        decoded.add(batch.towers)
+                state = schedule.after_step(state, step, float(batch.loss) if batch else 0.0)
             if update:
                 number = int(update.number)
                 _log_update(run, state, update, trace, progress)
             if state.epoch_done:
-                progress.update(step.index + 1, state.epoch_loss / state.epoch_done)
-    if not state.epoch_done:
+                progress.update(step.index + 1, schedule.epoch_mean(state))
+    if not state.epoch_done and not state.left_out_in_row:
         raise errors.DataError('no usable training utterance is left')
-    outcome = tally.outcome(decoded.results, state.epoch_loss / state.epoch_done, by_corpus=False)
-    reports.report('Training', outcome, config.report_count)
+    outcome = tally.outcome(decoded.results, schedule.epoch_mean(state), by_corpus=False)
+    reports.report('Training', outcome, config.report_count, reports.dropout_words(config))
     return schedule.after_epoch(state), outcome
+
+
+def _leave_out(run, state, step, fault):
+    """Returns the State after a step that was left out, as it was not finite.
+
+    Raises:
+      TrainingError: `ds_nonfinite` says so, or there were too many in a row; as
+        Checkpoints.failure.
+    """
+    message = reports.not_finite(fault, state, step)
+    state = schedule.after_left_out(state, step)
+    if run.config.nonfinite == 'stop' or state.left_out_in_row >= MAX_LEFT_OUT:
+        raise run.checkpoints.failure(message)
+    log.warning(
+        '%s; left out, %d in a row, %d in all', message, state.left_out_in_row, state.left_out
+    )
+    return state
 
 
 def train_step(run, state, step, number, query_report):
@@ -796,28 +846,41 @@ def train_step(run, state, step, number, query_report):
       number: number that the next update will have, from 1.
       query_report: whether to fetch the towers' results for the WER report.
     Returns:
-      handles.StepResult.
+      handles.StepResult. A batch, or an update, whose loss or gradients are not finite was left
+      out: nothing has changed.
     """
     model, config = run.model, run.config
     sums = model.accumulation
     rate = {model.learning_rate: run.learning_rate(state, number)}
     update_fetches = _update_fetches(model.update, number, config.summary_steps)
-    batch = update = trace = options = None
+    batch = update = trace = options = fault = None
     if config.do_fulltrace and step.examples and step.ends_update:
         options, trace = tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE), tf.RunMetadata()
     if step.examples:
         batch_fetches = _batch_fetches(run, query_report)
-        values = {**_batch_feed(model, step), model.is_training: True}
+        values = _batch_feed(model, step)
+        plain = None
+        if query_report and not config.report_dropout:
+            plain, same = run.session.run((batch_fetches.towers, model.batch), values)
+            values.update(zip(model.batch, same))
+            batch_fetches = batch_fetches._replace(towers=())
+        values[model.is_training] = True
         if sums:
             values[sums.weight] = step.weight
-            batch, _ = run.session.run((batch_fetches, sums.add), values, options, trace)
+            fetches = (batch_fetches, sums.finite, sums.add)
+            batch, finite, _ = run.session.run(fetches, values, options, trace)
+            fault = reports.fault(finite, batch.loss)
         else:
             values.update(rate)
             batch, update = run.session.run((batch_fetches, update_fetches), values, options, trace)
+        if plain:
+            batch = batch._replace(towers=plain)
     if sums and step.ends_update:
-        in_sums = step.examples or run.session.run(sums.n_batches)
+        in_sums = (step.examples and not fault) or run.session.run(sums.n_batches)
         update = run.session.run(update_fetches, rate) if in_sums else None
-    return handles.StepResult(batch, update, trace)
+    if update and not update.finite:
+        fault, update = fault or reports.fault(update.finite, update.loss), None
+    return handles.StepResult(batch, update, trace, fault)
 
 
 def _batch_feed(model, step):
@@ -835,7 +898,8 @@ def _batch_fetches(run, query_report):
 def _update_fetches(update, number, summary_steps):
     """Returns the tensors to fetch for an update, as a handles.UpdateResult."""
     due = summary_steps and number % summary_steps == 0 and update.summaries is not None
-    return handles.UpdateResult(update.number, update.loss, update.summaries if due else ())
+    summary = update.summaries if due else ()
+    return handles.UpdateResult(update.number, update.loss, summary, update.finite)
 
 
 def validate(
@@ -868,16 +932,16 @@ def validate(
         raise errors.DataError(
             '%s: no utterance of the dev set could be read; saved %s' % (needed_by, path)
         )
-    if not math.isfinite(outcome.loss):
-        log.warning('the dev loss is %f; these weights are not kept as the best', outcome.loss)
     rate = schedule.rate_of(config, outcome.rates)
     after = schedule.after_validation(config, state, outcome.loss, rate)
     if schedule.is_best(after):
         run.checkpoints.save_best(after)
     else:
         reports.log_worse(config, after, outcome.loss, rate)
-        if config.go_back:
-            run.checkpoints.go_back(after)
+        went_back = config.go_back and run.checkpoints.go_back(after)
+        if outcome.rates and not math.isfinite(outcome.loss) and not went_back:
+            words = 'the dev loss is %f %s' % (outcome.loss, reports.place(state))
+            raise run.checkpoints.failure(words)
     return after, outcome
 
 
@@ -928,6 +992,44 @@ def test(run: Run) -> reports.Outcome | None:
     return outcome
 
 
+def _train_test_export(run):
+    """Restores, trains, tests and exports.
+
+    Returns:
+      (description of the tested weights, reports.Outcome of the test or None, path of the exported
+      model or None).
+    Raises:
+      RuinedCheckpoint: the run must go on from an earlier checkpoint, in a new session, as queues
+        cannot be fed again.
+    """
+    config, data_sets = run.config, run.data_sets
+    state = run.checkpoints.restore()
+    run.record.epochs_done = state.epoch
+    if config.training_iters:
+        with run.stop.deferred():
+            state = train(run, state)
+    run.stop.outcome = COMPLETE
+    tested = run.checkpoints.load_weights_to_test(state)
+    log.info('Testing the weights %s', tested)
+    outcome = test(run)
+    run.record.add('test', outcome)
+    if not config.export_dir:
+        return tested, outcome, None
+    if outcome and not math.isfinite(outcome.loss):
+        raise errors.TrainingError(
+            'ds_export_dir: the weights %s are not exported, as the test loss is %f'
+            % (tested, outcome.loss)
+        )
+    exported = export(
+        config,
+        run.alphabet,
+        run.session.run({v.op.name: v for v in run.model.weights}),
+        description.of_tested(config, run.alphabet, tested, outcome),
+        warmup.example(data_sets, config),
+    )
+    return tested, outcome, exported
+
+
 def train_and_test(config, stop, started, hook):
     """Does the whole run: restores, trains, tests and exports.
 
@@ -950,31 +1052,24 @@ def train_and_test(config, stop, started, hook):
             checkpoint_files.check_newest(config, alphabet)
         model = build_model(config, alphabet, True, data_sets)
         events = summaries.EventFiles(record.run_dir, model.graph, data_sets, config.summary_steps)
-        with tf.Session(config=decoding.session_config(config), graph=model.graph) as session:
-            keeper = checkpoints.Checkpoints(config, session, model, data_sets, hook)
-            run = Run(
-                *(config, alphabet, data_sets, session, model, keeper, events, record, stop, hook),
-                language,
-            )
-            state = keeper.restore()
-            if config.training_iters:
-                with stop.deferred():
-                    state = train(run, state)
-            stop.outcome = COMPLETE
-            tested = keeper.load_weights_to_test(state)
-            log.info('Testing the weights %s', tested)
-            outcome = test(run)
-            record.add('test', outcome)
-            exported = None
-            if config.export_dir:
-                exported = export(
-                    config,
-                    alphabet,
-                    session.run({v.op.name: v for v in model.weights}),
-                    description.of_tested(config, alphabet, tested, outcome),
-                    warmup.example(data_sets, config),
+        ruined = None
+        while True:  # until the checkpoint that the run goes on from is not ruined
+            with tf.Session(config=decoding.session_config(config), graph=model.graph) as session:
+                keeper = checkpoints.Checkpoints(config, session, model, data_sets, hook, ruined)
+                run = Run(
+                    *(config, alphabet, data_sets, session, model, keeper),
+                    *(events, record, stop, hook, language),
                 )
+                try:
+                    tested, outcome, exported = _train_test_export(run)
+                    break
+                except checkpoints.RuinedCheckpoint as error:
+                    ruined = error
         events.close()
+        record.ended = 'complete'
+    except BaseException as error:
+        record.ended = run_folder.ended_by(error)
+        raise
     finally:  # a run that ends early has a hyper.json, too
         record.write()
         website.maybe_publish(config.logs_dir)
@@ -1057,7 +1152,10 @@ def _feed_stage(run, state):
 
 def _begin_stage(run, state):
     """Returns the schedule.State at the start of the next stage; restores the best weights if the
-    stage before ended early."""
+    stage before ended early, and begins the sums of an update anew, as a run that was stopped
+    within an update and goes on with fewer epochs has something in them."""
+    if run.model.accumulation:
+        run.session.run(run.model.accumulation.reset)
     if schedule.stopped(run.config, state) and not run.config.go_back:
         run.checkpoints.go_back(state)
     return schedule.next_stage(run.config, state)
@@ -1065,11 +1163,12 @@ def _begin_stage(run, state):
 
 def _log_update(run, state, update, trace, progress):
     """Writes the results of an update to the logs; saves a checkpoint if one is due by steps."""
-    every, number = run.config.checkpoint_steps, int(update.number)
+    every, number, keeper = run.config.checkpoint_steps, int(update.number), run.checkpoints
     with run.checkpoints.saved_on_failure(state):
         run.events.write_update(update, state.epoch + 1, trace)
-    if every and number % every == 0:
-        path = run.checkpoints.save(state)
+    due = every and number % every == 0
+    if due or keeper.due_by_time():
+        path = keeper.save(state, timed=not due)
         progress.close()
         log.info(
             'Step %d: loss%s %f, saved %s',
@@ -1094,7 +1193,7 @@ def _log_epoch(run, state, train_outcome, dev_outcome, learning_rate):
             learning_rate if changes else None,
         ),
     )
-    run.record.add('last_train', train_outcome)
+    run.record.add('last_train', train_outcome, state.epoch)
     run.record.add('last_validation', dev_outcome)
     with run.checkpoints.saved_on_failure(state):
         run.events.write_outcome(

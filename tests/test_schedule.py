@@ -77,7 +77,12 @@ def test_steps_add_up_to_their_epoch():
     state = schedule.after_step(START, records.Step(0, examples), 2.0)
     state = schedule.after_step(state, records.Step(2, examples[:1]), 10.0)  # 1 was unreadable
     assert (state.epoch, state.epoch_step, state.epoch_done, state.epoch_loss) == (0, 3, 4, 16.0)
-    assert schedule.after_epoch(state) == START._replace(epoch=1)
+    done = schedule.after_epoch(state)
+    assert done == START._replace(epoch=1, epoch_done=4, epoch_loss=16.0)  # for its report
+    assert schedule.epoch_mean(done) == 4.0
+    assert schedule.epoch_begun(done) == START._replace(epoch=1)
+    assert schedule.epoch_begun(state) == state
+    assert math.isnan(schedule.epoch_mean(START))
 
 
 def test_the_learning_rate_stays_without_settings():

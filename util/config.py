@@ -37,6 +37,7 @@ LM_ALPHA, LM_BETA = 0.931, 1.183
 LEARNING_RATE_SCHEDULES = ('exponential', 'cosine')
 FEATURE_NORMS = ('utterance', 'coefficient')
 BEST_BY = ('loss', 'wer', 'cer')
+NONFINITE = ('stop', 'skip')
 WEIGHT_RANGE = 10**6  # the largest ratio between the weights of two corpora
 FULL = 'full'  # stands for all utterances at the end of ds_segment_lengths
 
@@ -342,6 +343,16 @@ class Config:
                                   '0: never', 'steps', low=0, source=TACOTRON)
     checkpoint_steps: int = _setting(0, 'save a checkpoint every n steps as well; 0: never',
                                      'steps', low=0, source=TACOTRON)
+    checkpoint_secs: float = _setting(
+        600.0, 'save a checkpoint after the update that ends this long after the last one was '
+        'saved; it is removed once there is a newer one; 0: never', 's', low=0.0)
+    nonfinite: str = _setting(
+        'stop', 'what follows if a loss or gradients are not finite, of which no update is made: '
+        '`stop`, or `skip` the batch, of which no more than 10 may come in a row',
+        choices=NONFINITE)
+    report_dropout: bool = _setting(
+        True, 'make the report of `ds_display_step` with dropout, by the training itself; off: by '
+        'a second pass over each batch without it')
     print_batch_shapes: bool = _setting(False, 'print the shapes of every batch',
                                         source=TACOTRON)
     report_count: int = _setting(10, 'utterances that a WER report shows', 'utterances', low=0,

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from util import config as settings, errors, files, text
-from util.graph import run_state
 from util.recognition import frozen_graphs
 from util.recognition.network import Features, ModelError, Network, WindowNetwork, check_fit
 from util.run import averaging, checkpoint_files, description as descriptions, export_folder
@@ -221,17 +220,9 @@ def _checkpoint_in(folder):
         return averaged
     newest = checkpoint_files.newest_whole(folder, 'MODEL')
     best = checkpoint_files.newest_whole(checkpoint_files.best_dir(folder), 'MODEL')
-    if best and newest and _best_dev_loss(best) != _best_dev_loss(newest):
+    if best and newest and not averaging.is_best_of(best, averaging.best_in(newest)):
         return newest  # the best one is of an earlier run
     return best or newest
-
-
-def _best_dev_loss(path):
-    """Returns the dev loss of the best weights of the run that wrote a checkpoint; None if it does
-    not say."""
-    reader = tf.train.load_checkpoint(path)
-    name = '%s/%s' % (run_state.SCOPE, 'best_dev_loss')
-    return reader.get_tensor(name).item() if reader.has_tensor(name) else None
 
 
 def _open_checkpoint(path, tools, beam_width):

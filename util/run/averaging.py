@@ -5,6 +5,7 @@ Source: Polyak and Juditsky, SIAM Journal on Control and Optimization 30 (1992),
 """
 
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,13 +17,13 @@ from util.tf1 import tf
 RUN = run_state.SCOPE + '/run'  # variable that tells the checkpoints of runs apart
 
 
-def newest_of_run(directory: str, run: int, count: int) -> list[str]:
+def newest_of_run(directory: str, run: int, count: int | None = None) -> list[str]:
     """Returns the paths of the newest undamaged checkpoints of a run, newest first.
 
     Args:
       directory: folder of the checkpoints, which may hold those of an earlier run, too.
       run: schedule.State.run.
-      count: the largest number of checkpoints to return.
+      count: the largest number of checkpoints to return; None: all.
     """
     found: list[str] = []
     for path in checkpoint_files.candidates(directory):
@@ -31,6 +32,40 @@ def newest_of_run(directory: str, run: int, count: int) -> list[str]:
         if checkpoint_files.damage(path) is None and run_of(path) == run:
             found.append(path)
     return found
+
+
+class Best(NamedTuple):
+    """What a checkpoint, or the state of a run, says of the best weights."""
+
+    best_dev_loss: float | None
+    dev_set: int | None
+    run: int | None
+    best_epoch: int | None
+
+
+def best_of(state: Any) -> Best:
+    """Returns what a schedule.State says of the best weights."""
+    return Best(*[getattr(state, name) for name in Best._fields])
+
+
+def best_in(path: str) -> Best:
+    """Returns what a checkpoint says of the best weights; None where it does not."""
+    reader = tf.train.load_checkpoint(path)
+    names = ['%s/%s' % (run_state.SCOPE, name) for name in Best._fields]
+    return Best(
+        *[reader.get_tensor(name).item() if reader.has_tensor(name) else None for name in names]
+    )
+
+
+def is_best_of(path: str, best: Best) -> bool:
+    """Tells whether a checkpoint of best weights is the one that a later state of the run means.
+
+    Their dev losses are the same, unless the best weights were measured again on another dev set.
+    """
+    there = best_in(path)
+    if there.dev_set and best.dev_set and there.dev_set != best.dev_set:
+        return (there.run, there.best_epoch) == (best.run, best.best_epoch)
+    return there.best_dev_loss == best.best_dev_loss
 
 
 def run_of(path: str) -> int:

@@ -56,10 +56,15 @@ def averaged_dir(directory: str) -> str:
 def remove_all(directory: str) -> None:
     """Removes the checkpoints in a folder, and nothing else in it."""
     for path in candidates(directory):
-        for file in glob.glob(glob.escape(path) + '.*'):
-            os.remove(file)
+        remove(path)
     with contextlib.suppress(FileNotFoundError):
         os.remove(os.path.join(directory, 'checkpoint'))
+
+
+def remove(path: str) -> None:
+    """Removes the files of a checkpoint."""
+    for file in glob.glob(glob.escape(path) + '.*'):
+        os.remove(file)
 
 
 def take_over(saver: tf.train.Saver, directory: str) -> None:

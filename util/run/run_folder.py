@@ -8,11 +8,12 @@ import subprocess
 import time
 
 import util
-from util import config as settings, files, log as run_log
+from util import config as settings, errors, files, log as run_log
 
 log = logging.getLogger(__name__)
 
 RUN_DIR_FORMAT = '%Y%m%d-%H%M%S'
+INTERRUPTED = 'interrupted'  # how a run ended that the user stopped
 GIT_LIMIT_S = 10  # s, time limit for git
 RESULTS = (
     'last_train_wer',
@@ -66,6 +67,13 @@ def _git(*arguments):
     return done.stdout.strip() or None
 
 
+def ended_by(error: BaseException) -> str:
+    """Returns how a run ended that an exception ended: 'interrupted', or the error in a line."""
+    if isinstance(error, (errors.Interrupted, KeyboardInterrupt)):
+        return INTERRUPTED
+    return errors.first_line(error)
+
+
 class RunRecord:
     """hyper.json of a run, in the notebook's structure, and the folder in which it lies.
 
@@ -76,6 +84,8 @@ class RunRecord:
       started: datetime with a time zone.
     Attributes:
       run_dir: path of the folder.
+      epochs_done: number of epochs that are done, those of earlier processes included.
+      ended: how the run ended: 'complete', or what `ended_by` returns.
     Raises:
       ConfigError: the folder cannot be made.
     """
@@ -102,13 +112,17 @@ class RunRecord:
             'data_set': {'name': config.importer},
         }
         self._results: dict[str, float | None] = dict.fromkeys(RESULTS)  # None: no result
+        self.epochs_done, self.ended = 0, INTERRUPTED
 
-    def add(self, name: str, outcome) -> None:
+    def add(self, name: str, outcome, epochs_done: int | None = None) -> None:
         """Adds the figures of a reports.Outcome; None adds nothing.
 
         Args:
           name: 'last_train', 'last_validation' or 'test'.
+          epochs_done: number of epochs that are done now; None: as before.
         """
+        if epochs_done is not None:
+            self.epochs_done = epochs_done
         if outcome is None:
             return
         rates, second = outcome.rates, outcome.language_rates
@@ -132,7 +146,12 @@ class RunRecord:
         hide what ended the run."""
         finished = datetime.datetime.now(datetime.timezone.utc)
         content = {
-            'context': {**self._context, 'time_finished': finished.isoformat()},
+            'context': {
+                **self._context,
+                'time_finished': finished.isoformat(),
+                'ended': self.ended,
+                'epochs_done': self.epochs_done,
+            },
             'parameters': self._parameters,
             'results': {'duration': (finished - self._started).total_seconds(), **self._results},
         }

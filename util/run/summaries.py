@@ -72,11 +72,12 @@ class EventFiles:
           outcome: reports.Outcome.
           scalars: more values to write.
         """
-        scalars.update(
-            loss=outcome.loss,
-            feeding_wait_share=outcome.waited / outcome.seconds,
-            audio_seconds_per_second=outcome.audio_seconds / outcome.seconds,
-        )
+        scalars['loss'] = outcome.loss
+        if outcome.seconds:  # 0 if an earlier process made the pass
+            scalars.update(
+                feeding_wait_share=outcome.waited / outcome.seconds,
+                audio_seconds_per_second=outcome.audio_seconds / outcome.seconds,
+            )
         if outcome.rates:
             scalars.update(
                 label_error_rate=outcome.label_error_rate,
