@@ -12,6 +12,7 @@ import argparse
 import contextlib
 import dataclasses
 import datetime
+import functools
 import json
 import logging
 import math
@@ -26,7 +27,7 @@ from util.graph import gradients, handles, layers, regularisation, rnn, run_stat
 from util.graph.layers import Dropout, variable_on_cpu
 from util.graph.variable_summaries import log_grads_and_vars, log_variable  # noqa: F401 - notebook's
 from util.run import checkpoint_files, checkpoints, decoding, reports, run_folder, schedule
-from util.run import description, export_folder, preflight, signals, summaries, warmup
+from util.run import description, export_folder, memory, preflight, signals, summaries, warmup
 from util.run.reports import (  # noqa: F401 - names of the notebook
     calculate_and_print_wer_report,
     collect_results,
@@ -438,6 +439,7 @@ def _training_model(graph, config, alphabet, data_sets):
     return handles.Model(
         graph=graph,
         queues=queues,
+        batch=batch,
         selector=selector,
         n_utterances=n_utterances,
         is_training=is_training,
@@ -450,6 +452,7 @@ def _training_model(graph, config, alphabet, data_sets):
         accumulation=sums,
         global_step=global_step,
         state=run_state.state_variables(schedule.INITIAL_STATE, schedule.VARIABLE_NAMES),
+        initializer=tf.global_variables_initializer(),
         savers=_savers(config, global_step),
     )
 
@@ -945,10 +948,12 @@ def train_and_test(config, stop, started, hook):
     data_sets = importers.read_data_sets(config, alphabet)
     preflight.check(config, data_sets)
     record = run_folder.RunRecord(config, alphabet, data_sets, started)
+    build = functools.partial(build_model, config, alphabet, True, data_sets)
     try:
+        memory.check(config, alphabet, data_sets, build, stop)
         if config.restore_checkpoint:  # first, as building the graph takes longer
             checkpoint_files.check_newest(config, alphabet)
-        model = build_model(config, alphabet, True, data_sets)
+        model = build()
         events = summaries.EventFiles(record.run_dir, model.graph, data_sets, config.summary_steps)
         with tf.Session(config=decoding.session_config(config), graph=model.graph) as session:
             keeper = checkpoints.Checkpoints(config, session, model, data_sets, hook)

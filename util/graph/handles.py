@@ -80,6 +80,7 @@ class Model(NamedTuple):
 
     graph: Any
     queues: list[Any]
+    batch: Any  # records.Batch of all towers, frames with margins
     selector: Any  # int32 scalar to feed, the index of a queue
     n_utterances: Any  # int32 scalar to feed, utterances to take from it
     is_training: Any  # bool scalar to feed, False by default: switches dropout
@@ -92,6 +93,7 @@ class Model(NamedTuple):
     accumulation: Accumulation | None  # None if an update is made from one batch
     global_step: Any  # int64 scalar, number of updates made so far
     state: StateVariables
+    initializer: Any  # operation that initialises all variables
     savers: Savers
 
 
