@@ -754,7 +754,9 @@ def train_epoch(run: Run, state: schedule.State, feed) -> tuple[schedule.State, 
     number, tally = run.global_step(), reports.Tally(feed)
     progress = run_log.Progress('train', data_set.total_batches, already=state.epoch_step)
     with (
+        run.checkpoints.saved_on_shortage(lambda: state),
         contextlib.closing(progress),
+        memory.shortage_named('train'),
         decoding.Decoding(run.session, run.model.towers, run.alphabet) as decoded,
     ):
         for step in feed.all_steps():
@@ -762,7 +764,8 @@ def train_epoch(run: Run, state: schedule.State, feed) -> tuple[schedule.State, 
             if run.stop.wanted:
                 progress.close()
                 raise run.checkpoints.interruption(state)
-            batch, update, trace = train_step(run, state, step, number + 1, query_report)
+            with memory.shortage_named('train', step):
+                batch, update, trace = train_step(run, state, step, number + 1, query_report)
             if batch:
                 if batch.shapes:
                     progress.close()
@@ -860,10 +863,8 @@ def validate(
     if not due or not len(run.data_sets.dev):
         return state._replace(validated=state.epoch), None
     run.hook('validation', state)
-    try:
+    with run.checkpoints.saved_on_shortage(lambda: state):
         outcome = run_inference(run, run.data_sets.dev, feed)
-    except errors.StopWanted:
-        raise run.checkpoints.interruption(state) from None
     reports.report('Validation', outcome, config.report_count)
     needed_by = ', '.join(settings.uses_dev_loss(config))
     if not outcome.rates and needed_by:
@@ -902,11 +903,13 @@ def run_inference(run: Run, data_set, feed) -> reports.Outcome:
     language = run.language if data_set is run.data_sets.test else None
     with (
         contextlib.closing(progress),
+        memory.shortage_named(data_set.name),
         decoding.Decoding(run.session, model.towers, run.alphabet, language) as decoded,
     ):
         for step in feed.epoch():
             run.stop.check()
-            batch = run.session.run(fetches, _batch_feed(model, step))
+            with memory.shortage_named(data_set.name, step):
+                batch = run.session.run(fetches, _batch_feed(model, step))
             if batch.shapes:
                 progress.close()
                 reports.log_shapes(data_set.name, step, batch.shapes)
@@ -921,7 +924,7 @@ def test(run: Run) -> reports.Outcome | None:
     """Evaluates the test set; returns None if there is nothing to test."""
     if not len(run.data_sets.test):
         return None
-    with feeder.feed(run.data_sets.test, run.model.queues, run.session, n_epochs=1) as feed:
+    with _feed(run, run.data_sets.test, n_epochs=1) as feed:
         outcome = run_inference(run, run.data_sets.test, feed)
     if not outcome.rates:
         log.warning('no utterance of the test set could be read')
@@ -1037,11 +1040,19 @@ def _parse(arguments):
     return parser.parse_args(arguments)
 
 
+def _feed(run, data_set, *arguments, **options):
+    """Starts the feeder of a data set; the arguments are those of `feeder.feed` behind the
+    session."""
+    return feeder.feed(
+        data_set, run.model.queues, run.session, *arguments, stop=run.stop, **options
+    )
+
+
 def _feed_dev(run):
     """Returns a context manager of the Feeder of the dev set, or of None without validation."""
     if not run.config.validation_step:
         return contextlib.nullcontext()
-    return feeder.feed(run.data_sets.dev, run.model.queues, run.session)
+    return _feed(run, run.data_sets.dev)
 
 
 def _feed_stage(run, state):
@@ -1050,10 +1061,9 @@ def _feed_stage(run, state):
     if schedule.stage_done(config, state):
         return contextlib.nullcontext()
     reports.log_stage(config, state, len(data_set), len(run.data_sets.train))
-    return feeder.feed(
+    return _feed(
+        run,
         data_set,
-        run.model.queues,
-        run.session,
         state.epoch,
         state.epoch_step,
         schedule.last_epoch(config, state) - state.epoch,

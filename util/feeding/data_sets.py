@@ -203,7 +203,7 @@ def _link(train, config):
         return train
     sets = []
     for name in weights:
-        sets.append(train.subset(lambda example, name=name: example.utterance.corpus == name))
+        sets.append(train.of_corpus(name))
         if not len(sets[-1]):
             raise errors.DataError(
                 'ds_importer_weights: no usable training utterance of %s is '
@@ -245,6 +245,8 @@ class DataSet:
     Attributes:
       augmentation: augmenter.Augmenter, or None.
       laps: epochs of this set in one epoch of the training.
+      title: what messages call the set: its name, and the corpus if it is one of linked ones.
+      timeout_s: s, limit of the time in which an utterance is to be read; 0: none.
 
     Args:
       name: 'train', 'dev' or 'test'.
@@ -256,7 +258,7 @@ class DataSet:
     """
 
     def __init__(self, name, examples, config, alphabet=None, features=None, sources=None):
-        self.name = name
+        self.name = self.title = name
         self.examples = examples
         self.features = features
         self.sources = sources or collections.Counter()
@@ -264,8 +266,9 @@ class DataSet:
         self.n_input, self.n_context = config.n_input, config.n_context
         self.queue_index = 0
         self.augmentation, self.laps = None, 1.0
+        self.timeout_s = config.feed_timeout_secs
         self._config, self._alphabet = config, alphabet
-        self._unreadable, self._excluding = set(), threading.Lock()
+        self._size, self._unreadable, self._excluding = len(examples), set(), threading.Lock()
 
     def __len__(self):
         return len(self.examples)
@@ -282,9 +285,21 @@ class DataSet:
         part.__dict__.pop('_numbers', None)  # those of other examples
         return part
 
+    def of_corpus(self, name):
+        """Returns the `subset` of the utterances of a corpus, which counts its own exclusions."""
+        part = self.subset(lambda example: example.utterance.corpus == name)
+        part.title = '%s %s' % (name, self.name)
+        part._size, part._unreadable = len(part), set()
+        return part
+
     def up_to(self, length):
         """Returns the `subset` of the utterances of at most `length` time steps."""
         return self.subset(lambda example: example.n_steps <= length)
+
+    @property
+    def n_unreadable(self):
+        """Returns how many utterances have turned out to be unusable when they were read."""
+        return len(self._unreadable)
 
     @property
     def total_batches(self):
@@ -405,15 +420,15 @@ class DataSet:
 
     def _exclude(self, index, reason):
         """Notes an utterance that turns out to be unusable, and logs it once; returns None."""
-        with self._excluding:  # both are shared with every `subset`
+        with self._excluding:  # it and the set are shared with the subsets of the stages
             if self.examples[index].utterance not in self._unreadable:
                 self._unreadable.add(self.examples[index].utterance)
                 log.warning('excluded %s: %s', self.examples[index].utterance.name, reason)
                 log.warning(
                     '%d of %d %s utterances excluded while reading',
                     len(self._unreadable),
-                    len(self.examples),
-                    self.name,
+                    self._size,
+                    self.title,
                 )
 
 

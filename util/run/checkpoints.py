@@ -5,6 +5,7 @@ import logging
 import math
 import os
 import time
+from collections.abc import Callable
 
 from util import errors
 from util.graph import run_state
@@ -79,6 +80,25 @@ class Checkpoints:
             yield
         except errors.LogError as error:
             raise errors.LogError('%s; saved %s' % (error, self.save(state))) from None
+
+    @contextlib.contextmanager
+    def saved_on_shortage(self, current: Callable[[], schedule.State]):
+        """Saves a checkpoint if the block is asked to stop while it waits for utterances, or if it
+        lacks memory or utterances. Where memory ran out within an update, a part of it may be in
+        the weights already.
+
+        Args:
+          current: function that returns the State to save.
+        Raises:
+          Interrupted: the user asked the run to stop.
+          MemoryShortage, FeedingError: the message names the checkpoint.
+        """
+        try:
+            yield
+        except errors.StopWanted:
+            raise self.interruption(current()) from None
+        except (errors.MemoryShortage, errors.FeedingError) as error:
+            raise type(error)('%s; saved %s' % (error, self.save(current()))) from error
 
     def _save(self, saver, directory, state):
         """Saves a checkpoint into a folder and returns its path."""

@@ -76,18 +76,18 @@ def check(config, alphabet, data_sets, build, stop) -> None:
     Raises:
       TrainingError: memory runs out; the message names the longest utterance and a batch size.
     """
-    if not config.training_iters:
-        return
     batch = largest_batch(data_sets.train, config.batch_order)
+    if not config.training_iters or not batch:
+        return
     longest = batch.longest
     log.info(
         'the longest training utterance is %s: %.1f s, %d time steps',
         *(longest.utterance.name, longest.seconds, longest.n_steps),
     )
     available, needed = available_bytes(), step_bytes(config, batch, alphabet.n_character)
-    for other in map(largest_batch, (data_sets.dev, data_sets.test)):
-        size = other and step_bytes(config, other, alphabet.n_character)
-        if size and size > needed:
+    for other in filter(None, map(largest_batch, (data_sets.dev, data_sets.test))):
+        size = step_bytes(config, other, alphabet.n_character)
+        if size > needed:
             batch, needed = other, size
     on_gpus = bool(gpu.get_available_gpus())
     if not on_gpus and needed < TRIED_SHARE * available:
@@ -117,26 +117,23 @@ def _message(config, batch, needed, available):
 
 
 @contextlib.contextmanager
-def shortage_named(step: records.Step, set_name: str) -> Iterator[None]:
-    """Turns an error of TensorFlow for want of memory into one that names the longest utterance.
+def shortage_named(set_name: str, step: records.Step | None = None) -> Iterator[None]:
+    """Turns an error of the block for want of memory into one that names the longest utterance.
 
     Args:
-      step: records.Step that the block runs.
       set_name: 'train', 'dev' or 'test'.
+      step: records.Step that the block runs; None: it may be any.
     Raises:
       MemoryShortage: memory ran out.
     """
     try:
         yield
     except (tf.errors.ResourceExhaustedError, MemoryError) as error:
-        examples = sorted(step.examples, key=lambda example: example.n_steps)
+        examples = sorted(step.examples, key=lambda each: each.n_steps) if step else []
+        where = ' with a batch of ' + str(LargestBatch(set_name, examples)) if examples else ''
         raise errors.MemoryShortage(
-            'memory ran out%s; a smaller ds_%s_batch_size may help (%s)'
-            % (
-                ' with %s' % LargestBatch(set_name, examples) if examples else '',
-                set_name,
-                errors.first_line(error),
-            )
+            'memory ran out%s; a smaller ds_%s_batch_size may help: %s'
+            % (where, set_name, errors.first_line(error))
         ) from None
 
 
