@@ -965,6 +965,7 @@ def train_and_test(config, stop, started, hook):
                 language,
             )
             state = keeper.restore()
+            model.graph.finalize()  # an operation added in each step would be a leak
             if config.training_iters:
                 with stop.deferred():
                     state = train(run, state)
