@@ -1,6 +1,6 @@
 """Prints how a long run grows: memory, threads, files and memory maps after each epoch.
 
-    python tests/faults/growth.py --epochs 300
+python tests/faults/growth.py --epochs 300
 """
 
 import argparse

@@ -29,7 +29,7 @@ POLL_S = 0.1  # s, interval at which the waiting process looks for a request to 
 # Values of 4 bytes in a time step for each of the inputs, of the units of layers 1, 2, 3 and 5, of
 # the units of layer 4 in a direction, and of the classes; fitted to measured peaks
 EVALUATION = (2.5, 0.5, 6.0, 14.0)
-TRAINING = {'lstm': (2.5, 1.0, 26.0, 10.0), 'vanilla': (2.5, 1.0, 6.0, 10.0)}
+TRAINING = {'lstm': (2.5, 1.0, 26.0, 14.0), 'vanilla': (2.5, 1.0, 6.0, 14.0)}
 LIMITS = ((resource.RLIMIT_AS, 'VmSize'), (resource.RLIMIT_DATA, 'VmData'))  # and what they limit
 RESERVE_BYTES = 1 << 30  # of these limits, which a trial leaves to what it lacks beside a run
 OUT_OF_MEMORY = 3  # exit status of a trial; a process that gets no memory may also be killed
