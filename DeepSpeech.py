@@ -987,7 +987,7 @@ def train_and_test(config, stop, started, hook):
     finally:  # a run that ends early has a hyper.json, too
         record.write()
         website.maybe_publish(config.logs_dir)
-    reports.log_summary(config, record.run_dir, tested, outcome, exported)
+    reports.log_summary(config, data_sets, record.run_dir, tested, outcome, exported)
 
 
 def main(arguments: list[str], hook=None) -> int:

@@ -119,6 +119,8 @@ def test_files_lost_in_mid_run_are_excluded_by_name(tmp_path):
     reasons = 'No such file', 'too short', 'not a regular file'
     assert all(reason in said for reason, said in zip(reasons, excluded.values())), excluded
     assert '3 of 30 train utterances excluded while reading' in run.stdout
+    assert 'Excluded while reading: 3 train utterances' in run.stdout
+    assert runs.newest_hyper(tmp_path)['results']['excluded_while_reading'] == 3
 
 
 def test_a_disk_that_is_gone_ends_the_run_with_a_checkpoint_to_go_on_from(tmp_path):

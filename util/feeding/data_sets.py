@@ -231,6 +231,14 @@ class DataSets:
     def __iter__(self):
         return iter((self.train, self.dev, self.test))
 
+    def n_unreadable(self):
+        """Returns {name of the set: number of utterances that were excluded while reading}."""
+        train = [part.unreadable for stage in self.stages for part in stage.parts]
+        return {
+            self.train.name: len(set().union(*train)),
+            **{each.name: len(each.unreadable) for each in (self.dev, self.test)},
+        }
+
     def with_queues(self):
         """Returns the DataSets that need a queue each, in the order of their `queue_index`."""
         return [data_set for stage in self.stages for data_set in stage.parts] + [
@@ -297,9 +305,10 @@ class DataSet:
         return self.subset(lambda example: example.n_steps <= length)
 
     @property
-    def n_unreadable(self):
-        """Returns how many utterances have turned out to be unusable when they were read."""
-        return len(self._unreadable)
+    def unreadable(self):
+        """Returns the utterances that turned out to be unusable when they were read, a set."""
+        with self._excluding:
+            return set(self._unreadable)
 
     @property
     def total_batches(self):

@@ -337,12 +337,13 @@ class _Losses:
         """Counts the utterances of a step, indices, and what was read, None if that failed.
 
         Raises:
-          FeedingError: more than half of the set is unreadable and was not in the epoch before.
+          FeedingError: more than half of the set is unreadable and was not in the epoch before;
+            what is unreadable from the start is not lost.
         """
         lost = [index for index, item in zip(utterances, items) if item is None]
         self._now += len(lost)
-        self._any_read = self._any_read or len(lost) < len(items)
-        if self._any_read and 2 * (self._now - self._before) > len(self._data_set):
+        most = 2 * (self._now - self._before) > len(self._data_set)
+        if lost and most and self._any_read:
             raise errors.FeedingError(
                 'more than half of the %d %s utterances cannot be read any longer, among them %s: '
                 'is the disk with the audio still there?'
@@ -352,6 +353,7 @@ class _Losses:
                     self._data_set.examples[lost[-1]].utterance.name,
                 )
             )
+        self._any_read = self._any_read or len(lost) < len(items)
 
     def end_epoch(self):
         """Begins to count anew."""

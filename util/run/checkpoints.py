@@ -131,7 +131,7 @@ class Checkpoints:
         """
         config, session, model = self._config, self._session, self._model
         with model.graph.as_default():
-            session.run(tf.global_variables_initializer())
+            session.run(model.initializer)
             path = None
             if config.restore_checkpoint:
                 path = checkpoint_files.newest_whole(config.checkpoint_dir)
@@ -209,7 +209,8 @@ class Checkpoints:
         epoch = checkpoint_files.number(path) + 1
         data_set = self._data_sets.stages[0]
         updates = sum(map(data_set.ends_update, range(data_set.total_batches)))
-        self._session.run(tf.assign(self._model.global_step, epoch * updates))
+        step = self._model.global_step
+        self._session.run(step.initializer, {step.initial_value: epoch * updates})
         return schedule.INITIAL_STATE._replace(epoch=epoch, validated=epoch)
 
     def _go_on(self, state, path):
