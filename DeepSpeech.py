@@ -12,6 +12,7 @@ import argparse
 import contextlib
 import dataclasses
 import datetime
+import functools
 import json
 import logging
 import math
@@ -26,7 +27,7 @@ from util.graph import gradients, handles, layers, regularisation, rnn, run_stat
 from util.graph.layers import Dropout, variable_on_cpu
 from util.graph.variable_summaries import log_grads_and_vars, log_variable  # noqa: F401 - notebook's
 from util.run import checkpoint_files, checkpoints, decoding, reports, run_folder, schedule
-from util.run import description, export_folder, preflight, signals, summaries, warmup
+from util.run import description, export_folder, memory, preflight, signals, summaries, warmup
 from util.run.reports import (  # noqa: F401 - names of the notebook
     calculate_and_print_wer_report,
     collect_results,
@@ -445,11 +446,11 @@ def _training_model(graph, config, alphabet, data_sets):
     return handles.Model(
         graph=graph,
         queues=queues,
+        batch=batch,
         selector=selector,
         n_utterances=n_utterances,
         is_training=is_training,
         learning_rate=learning_rate,
-        batch=batch,
         shapes=_shapes(batch, towers),
         towers=towers,
         weights=tf.trainable_variables(),
@@ -459,6 +460,7 @@ def _training_model(graph, config, alphabet, data_sets):
         accumulation=sums,
         global_step=global_step,
         state=run_state.state_variables(schedule.INITIAL_STATE, schedule.VARIABLE_NAMES),
+        initializer=tf.global_variables_initializer(),
         savers=_savers(config, global_step),
     )
 
@@ -785,7 +787,9 @@ def train_epoch(run: Run, state: schedule.State, feed) -> tuple[schedule.State, 
     number, tally = run.global_step(), reports.Tally(feed)
     progress = run_log.Progress('train', data_set.total_batches, already=state.epoch_step)
     with (
+        run.checkpoints.saved_on_shortage(lambda: state),
         contextlib.closing(progress),
+        memory.shortage_named('train'),
         decoding.Decoding(run.session, run.model.towers, run.alphabet) as decoded,
     ):
         for step in feed.all_steps():
@@ -793,7 +797,8 @@ def train_epoch(run: Run, state: schedule.State, feed) -> tuple[schedule.State, 
             if run.stop.wanted:
                 progress.close()
                 raise run.checkpoints.interruption(state)
-            batch, update, trace, fault = train_step(run, state, step, number + 1, query_report)
+            with memory.shortage_named('train', step):
+                batch, update, trace, fault = train_step(run, state, step, number + 1, query_report)
             if batch and batch.shapes:
                 progress.close()
                 reports.log_shapes('train', step, batch.shapes)
@@ -921,10 +926,8 @@ def validate(
     if not due or not len(run.data_sets.dev):
         return state._replace(validated=state.epoch), None
     run.hook('validation', state)
-    try:
+    with run.checkpoints.saved_on_shortage(lambda: state):
         outcome = run_inference(run, run.data_sets.dev, feed)
-    except errors.StopWanted:
-        raise run.checkpoints.interruption(state) from None
     reports.report('Validation', outcome, config.report_count)
     needed_by = ', '.join(settings.uses_dev_loss(config))
     if not outcome.rates and needed_by:
@@ -963,11 +966,13 @@ def run_inference(run: Run, data_set, feed) -> reports.Outcome:
     language = run.language if data_set is run.data_sets.test else None
     with (
         contextlib.closing(progress),
+        memory.shortage_named(data_set.name),
         decoding.Decoding(run.session, model.towers, run.alphabet, language) as decoded,
     ):
         for step in feed.epoch():
             run.stop.check()
-            batch = run.session.run(fetches, _batch_feed(model, step))
+            with memory.shortage_named(data_set.name, step):
+                batch = run.session.run(fetches, _batch_feed(model, step))
             if batch.shapes:
                 progress.close()
                 reports.log_shapes(data_set.name, step, batch.shapes)
@@ -982,7 +987,7 @@ def test(run: Run) -> reports.Outcome | None:
     """Evaluates the test set; returns None if there is nothing to test."""
     if not len(run.data_sets.test):
         return None
-    with feeder.feed(run.data_sets.test, run.model.queues, run.session, n_epochs=1) as feed:
+    with _feed(run, run.data_sets.test, n_epochs=1) as feed:
         outcome = run_inference(run, run.data_sets.test, feed)
     if not outcome.rates:
         log.warning('no utterance of the test set could be read')
@@ -1004,6 +1009,7 @@ def _train_test_export(run):
     """
     config, data_sets = run.config, run.data_sets
     state = run.checkpoints.restore()
+    run.model.graph.finalize()  # an operation added in each step would be a leak
     run.record.epochs_done = state.epoch
     if config.training_iters:
         with run.stop.deferred():
@@ -1047,10 +1053,12 @@ def train_and_test(config, stop, started, hook):
     data_sets = importers.read_data_sets(config, alphabet)
     preflight.check(config, data_sets)
     record = run_folder.RunRecord(config, alphabet, data_sets, started)
+    build = functools.partial(build_model, config, alphabet, True, data_sets)
     try:
+        memory.check(config, alphabet, data_sets, build, stop)
         if config.restore_checkpoint:  # first, as building the graph takes longer
             checkpoint_files.check_newest(config, alphabet)
-        model = build_model(config, alphabet, True, data_sets)
+        model = build()
         events = summaries.EventFiles(record.run_dir, model.graph, data_sets, config.summary_steps)
         ruined = None
         while True:  # until the checkpoint that the run goes on from is not ruined
@@ -1073,7 +1081,7 @@ def train_and_test(config, stop, started, hook):
     finally:  # a run that ends early has a hyper.json, too
         record.write()
         website.maybe_publish(config.logs_dir)
-    reports.log_summary(config, record.run_dir, tested, outcome, exported)
+    reports.log_summary(config, data_sets, record.run_dir, tested, outcome, exported)
 
 
 def main(arguments: list[str], hook=None) -> int:
@@ -1127,11 +1135,19 @@ def _parse(arguments):
     return parser.parse_args(arguments)
 
 
+def _feed(run, data_set, *arguments, **options):
+    """Starts the feeder of a data set; the arguments are those of `feeder.feed` behind the
+    session."""
+    return feeder.feed(
+        data_set, run.model.queues, run.session, *arguments, stop=run.stop, **options
+    )
+
+
 def _feed_dev(run):
     """Returns a context manager of the Feeder of the dev set, or of None without validation."""
     if not run.config.validation_step:
         return contextlib.nullcontext()
-    return feeder.feed(run.data_sets.dev, run.model.queues, run.session)
+    return _feed(run, run.data_sets.dev)
 
 
 def _feed_stage(run, state):
@@ -1140,10 +1156,9 @@ def _feed_stage(run, state):
     if schedule.stage_done(config, state):
         return contextlib.nullcontext()
     reports.log_stage(config, state, len(data_set), len(run.data_sets.train))
-    return feeder.feed(
+    return _feed(
+        run,
         data_set,
-        run.model.queues,
-        run.session,
         state.epoch,
         state.epoch_step,
         schedule.last_epoch(config, state) - state.epoch,

@@ -255,6 +255,10 @@ class Config:
     augment_cache_gb: float = _setting(1.0, 'memory in which `ds_augment` keeps decoded audio, so '
                                        'that it is decoded only once', 'GB', low=0.0)
 
+    feed_timeout_secs: float = _setting(300.0, 'end the run, with a checkpoint, if reading an '
+                                        'utterance takes longer, as from a file server that is '
+                                        'gone; 0: never', 's', low=0.0)
+
     # The splits of corpora whose split can be chosen
     librivox_train: str = _setting('train-clean-100,train-clean-360,train-other-500',
                                    'LibriSpeech subsets to train on, comma-separated')

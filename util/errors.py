@@ -40,6 +40,14 @@ class LogError(TrainingError):
     """The logs cannot be written."""
 
 
+class MemoryShortage(TrainingError):
+    """Memory ran out."""
+
+
+class FeedingError(TrainingError):
+    """The utterances of a step cannot be read, and nothing says that only one file is damaged."""
+
+
 class Interrupted(Exception):
     """The user asked the run to stop (Ctrl-C or SIGTERM); the message says what was saved."""
 

@@ -82,11 +82,11 @@ class Model(NamedTuple):
 
     graph: Any
     queues: list[Any]
+    batch: Any  # records.Batch of frames with margins, for all towers; it may be fed
     selector: Any  # int32 scalar to feed, the index of a queue
     n_utterances: Any  # int32 scalar to feed, utterances to take from it
     is_training: Any  # bool scalar to feed, False by default: switches dropout
     learning_rate: Any  # float32 scalar to feed
-    batch: Any  # records.Batch of frames with margins, for all towers; it may be fed
     shapes: Shapes
     towers: list[TowerResult]
     weights: list[Any]  # variables, float32
@@ -96,6 +96,7 @@ class Model(NamedTuple):
     accumulation: Accumulation | None  # None if an update is made from one batch
     global_step: Any  # int64 scalar, number of updates made so far
     state: StateVariables
+    initializer: Any  # operation that initialises all variables
     savers: Savers
 
 

@@ -325,7 +325,8 @@ def restore(session: tf.Session, path: str, variables: Sequence[tf.Variable]) ->
     slots = [variable.op.name for variable in missing if '/Adam' in variable.op.name]
     if slots:
         log.warning("%s lacks the optimizer's state: %s; it starts afresh", path, ', '.join(slots))
-    tf.train.Saver({names[v.op.name]: v for v in variables if v not in missing}).restore(
-        session, path
-    )
+    # A Saver would add operations, and the graph of a run is finalized.
+    found = [v for v in variables if v not in missing]
+    values = {v.initial_value: reader.get_tensor(names[v.op.name]) for v in found}
+    session.run([v.initializer for v in found], values)
     return missing

@@ -5,6 +5,7 @@ import logging
 import math
 import os
 import time
+from collections.abc import Callable
 
 from util import errors
 from util.graph import run_state
@@ -159,6 +160,25 @@ class Checkpoints:
         except errors.LogError as error:
             raise errors.LogError('%s; saved %s' % (error, self.save(state))) from None
 
+    @contextlib.contextmanager
+    def saved_on_shortage(self, current: Callable[[], schedule.State]):
+        """Saves a checkpoint if the block is asked to stop while it waits for utterances, or if it
+        lacks memory or utterances. Where memory ran out within an update, a part of it may be in
+        the weights already.
+
+        Args:
+          current: function that returns the State to save.
+        Raises:
+          Interrupted: the user asked the run to stop.
+          MemoryShortage, FeedingError: the message names the checkpoint.
+        """
+        try:
+            yield
+        except errors.StopWanted:
+            raise self.interruption(current()) from None
+        except (errors.MemoryShortage, errors.FeedingError) as error:
+            raise type(error)('%s; saved %s' % (error, self.save(current()))) from error
+
     def _save(self, saver, directory, state):
         """Saves a checkpoint into a folder and returns its path."""
         model = self._model
@@ -191,7 +211,7 @@ class Checkpoints:
         """
         config, session, model = self._config, self._session, self._model
         with model.graph.as_default():
-            session.run(tf.global_variables_initializer())
+            session.run(model.initializer)
             path = None
             if self._ruined:
                 path = self._before(self._ruined)
@@ -275,7 +295,8 @@ class Checkpoints:
         epoch = checkpoint_files.number(path) + 1
         data_set = self._data_sets.stages[0]
         updates = sum(map(data_set.ends_update, range(data_set.total_batches)))
-        self._session.run(tf.assign(self._model.global_step, epoch * updates))
+        step = self._model.global_step
+        self._session.run(step.initializer, {step.initial_value: epoch * updates})
         return schedule.INITIAL_STATE._replace(epoch=epoch, validated=epoch)
 
     def _go_on(self, state, path):

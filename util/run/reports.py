@@ -465,11 +465,12 @@ def log_other_dev_set(before: schedule.State, after: schedule.State, path: str |
 
 
 def log_summary(
-    config, run_dir: str, weights: str, test: Outcome | None, exported: str | None
+    config, data_sets, run_dir: str, weights: str, test: Outcome | None, exported: str | None
 ) -> None:
-    """Logs the last lines of a run: the result and the places of its files.
+    """Logs the last lines of a run: the result, what was lost, and the places of its files.
 
     Args:
+      data_sets: data_sets.DataSets.
       run_dir: folder of the logs.
       weights: description of the weights that were tested.
       exported: path of the exported model, or None.
@@ -480,6 +481,9 @@ def log_summary(
             log.info('      %s', second_figures(config, test.language_rates))
         for corpus in test.corpora:
             log.info('      %s, %d utterances', corpus_figures(corpus), corpus.n_utterances)
+    lost = ['%d %s' % (number, name) for name, number in data_sets.n_unreadable().items() if number]
+    if lost:
+        log.warning('Excluded while reading: %s utterances, named above', ', '.join(lost))
     log.info('Model:  %s (tested: %s)', config.checkpoint_dir, weights)
     log.info('Logs:   %s (tensorboard --logdir %s)', run_dir, config.logs_dir)
     log.info('Export: %s', exported or 'none, as ds_export_dir is not set')

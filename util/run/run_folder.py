@@ -93,6 +93,7 @@ class RunRecord:
     def __init__(self, config, alphabet, data_sets, started: datetime.datetime):
         self.run_dir = make_run_dir(config.logs_dir)
         self._started, self._logs_dir = started, config.logs_dir
+        self._data_sets = data_sets
         git_hash, git_branch = git_revision()
         self._context = {
             'time_started': started.isoformat(),
@@ -153,7 +154,11 @@ class RunRecord:
                 'epochs_done': self.epochs_done,
             },
             'parameters': self._parameters,
-            'results': {'duration': (finished - self._started).total_seconds(), **self._results},
+            'results': {
+                'duration': (finished - self._started).total_seconds(),
+                'excluded_while_reading': sum(self._data_sets.n_unreadable().values()),
+                **self._results,
+            },
         }
         try:
             files.write_file(os.path.join(self.run_dir, 'hyper.json'), run_log.strict_json(content))

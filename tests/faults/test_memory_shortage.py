@@ -1,0 +1,96 @@
+"""Runs whose memory does not suffice: before the training, and in its midst."""
+
+import os
+import re
+import resource
+
+import pytest
+
+import DeepSpeech
+import runs
+from helpers import make_corpus, speech, write_wav
+from runs import epochs, run_deepspeech
+from util import config
+from util.run import memory
+from util.tf1 import tf
+
+pytestmark = pytest.mark.run
+
+CORPUS = {
+    'importer': 'csv',
+    'train_files': 'train.csv',
+    'dev_files': 'dev.csv',
+    'n_hidden': 8,
+    'epochs': 1,
+    'train_batch_size': 2,
+    'cache_dir': 'cache',
+    'checkpoint_dir': 'ckpt',
+}
+
+
+def run_as(main, folder, **values):
+    """Runs main() of this module in a process with these settings."""
+    environment = config.environment_with(**{**CORPUS, **values})
+    return runs.run_forked(main, folder=folder, environment=environment)
+
+
+def main_with_little_memory():
+    """Runs DeepSpeech.py in a process that can get little more memory than a trial leaves."""
+    used = memory._table('/proc/self/status')['VmSize']
+    resource.setrlimit(resource.RLIMIT_AS, (used + memory.RESERVE_BYTES + 2**27,) * 2)
+    return DeepSpeech.main([])
+
+
+def main_that_tries():
+    """Runs DeepSpeech.py with a trial, however much memory there is."""
+    memory.TRIED_SHARE = 0.0
+    return DeepSpeech.main([])
+
+
+def run_out(point, state):
+    """Lets the memory run out in the second step of the second epoch."""
+    if point == 'step' and (state.epoch, state.epoch_step) == (1, 1):
+
+        def train_step(*arguments):
+            raise tf.errors.ResourceExhaustedError(None, None, 'OOM when allocating a tensor')
+
+        DeepSpeech.train_step = train_step
+
+
+def test_memory_runs_out_before_the_training_and_the_longest_utterance_is_named(tmp_path):
+    folder = make_corpus(tmp_path)
+    write_wav(folder / 'wav/lecture.wav', speech(300))
+    with open(folder / 'train.csv', 'a') as manifest:
+        manifest.write('wav/lecture.wav,0,hello\n')
+    run = run_as(main_with_little_memory, folder)
+    assert run.returncode == 1, run.stdout
+    [line] = re.findall('^error: .*', run.stdout, re.M)
+    assert 'memory runs out with the largest train batch: 2 utterances of up to 29999' in line
+    assert 'wav/lecture.wav, 300.0 s' in line and 'ds_train_batch_size is 2, ' in line
+    assert 'wav/lecture.wav: 300.0 s, 29999 time steps' in run.stdout
+    assert 'started' not in run.stdout and 'Traceback' not in run.stdout
+    assert not [name for name in os.listdir(folder / 'ckpt') if name.startswith('model')]
+
+
+def test_a_trial_changes_no_figure(tmp_path):
+    folder = make_corpus(tmp_path)
+    tried, not_tried = (
+        run_as(main_that_tries, folder, checkpoint_dir='tried', numbatches_to_aggregate=2),
+        run_deepspeech(folder, **CORPUS, test_files='', numbatches_to_aggregate=2),
+    )
+    assert tried.returncode == 0, tried.stdout
+    assert 'trying the largest train batch: ' in tried.stdout
+    assert 'trying' not in not_tried.stdout and 'going on' not in tried.stdout
+    assert epochs(tried.stdout) == epochs(not_tried.stdout) != []
+
+
+def test_memory_that_runs_out_in_mid_run_ends_it_with_a_checkpoint(tmp_path):
+    folder = make_corpus(tmp_path)
+    run = run_deepspeech(folder, hook=run_out, checkpoint_step=0, validation_step=0)
+    assert run.returncode == 1, run.stdout
+    [line] = re.findall('^error: .*', run.stdout, re.M)
+    assert re.search(r'memory ran out with a batch of 2 utterances .* wav/good\d', line)
+    assert line.endswith('OOM when allocating a tensor; saved ckpt/model.ckpt-4')
+    resumed = run_deepspeech(folder, restore_checkpoint=1, validation_step=0)
+    assert 'restored ckpt/model.ckpt-4: 1 epochs done and 1 steps of the next' in resumed.stdout
+    assert resumed.returncode == 0, resumed.stdout
