@@ -38,8 +38,8 @@ def read_manifest(path: str) -> list[records.Utterance]:
         ) from None
     if not set(COLUMNS) <= set(columns):
         raise errors.DataError(
-            'manifest %s: its first line must name the columns %s, got %s'
-            % (path, ' and '.join(COLUMNS), ', '.join(columns) or 'nothing')
+            'manifest %s: its first line must name the columns %s, got %.200s'
+            % (path, ' and '.join(COLUMNS), ', '.join(map(repr, columns)) or 'nothing')
         )
     return [_utterance(row, '%s line %d' % (path, number), path) for number, row in rows]
 
