@@ -10,8 +10,7 @@ import numpy as np
 
 from util import errors
 from util.graph import run_state
-from util.run import checkpoint_files
-from util.tf1 import tf
+from util.run import checkpoint_files, checkpoint_io
 
 RUN = run_state.SCOPE + '/run'  # variable that tells the checkpoints of runs apart
 
@@ -36,7 +35,7 @@ def newest_of_run(directory: str, run: int, count: int) -> list[str]:
 def run_of(path: str) -> int:
     """Returns the schedule.State.run of a checkpoint; 0 if it has none, as those of older
     versions."""
-    reader = tf.train.load_checkpoint(path)
+    reader = checkpoint_io.Reader(path)
     return reader.get_tensor(RUN).item() if reader.has_tensor(RUN) else 0
 
 
@@ -72,7 +71,7 @@ def mean_weights(paths: Sequence[str], names: Sequence[str]) -> dict[str, np.nda
     """
     sums: dict[str, np.ndarray] = {}
     for path in paths:
-        reader = tf.train.load_checkpoint(path)
+        reader = checkpoint_io.Reader(path)
         for name in names:
             value = reader.get_tensor(checkpoint_files.name_in(reader, name)).astype(np.float64)
             sums[name] = sums[name] + value if name in sums else value

@@ -3,12 +3,11 @@
 import contextlib
 import logging
 import math
-import os
 import time
 
 from util import errors
 from util.graph import run_state
-from util.run import averaging, checkpoint_files, reports, schedule, warm_start
+from util.run import averaging, checkpoint_files, checkpoint_io, reports, schedule, warm_start
 from util.run import description as descriptions
 from util.tf1 import tf
 
@@ -33,6 +32,9 @@ class Checkpoints:
         self._data_sets, self._hook = data_sets, hook
         self._best_dir = checkpoint_files.best_dir(config.checkpoint_dir)
         self._averaged_dir = checkpoint_files.averaged_dir(config.checkpoint_dir)
+        self._newest = checkpoint_io.Folder(config.checkpoint_dir, model.savers.newest)
+        self._best = checkpoint_io.Folder(self._best_dir, model.savers.best)
+        self._averaged = checkpoint_io.Folder(self._averaged_dir, model.savers.averaged)
 
     # Saving
 
@@ -44,7 +46,7 @@ class Checkpoints:
         Raises:
           TrainingError: it cannot be written. Earlier checkpoints are left as they are.
         """
-        return self._save(self._model.savers.newest, self._config.checkpoint_dir, state)
+        return self._save(self._newest, self._config.checkpoint_dir, state)
 
     def save_best(self, state: schedule.State) -> None:
         """Saves a checkpoint twice: as the newest one and as the best one.
@@ -53,7 +55,7 @@ class Checkpoints:
           TrainingError: as `save`.
         """
         self.save(state)  # first, so that best/ is never ahead of what a resumed run finds
-        self._save(self._model.savers.best, self._best_dir, state)
+        self._save(self._best, self._best_dir, state)
 
     def interruption(self, state: schedule.State) -> errors.Interrupted:
         """Saves a checkpoint, and returns the exception that ends the run and names it.
@@ -80,18 +82,14 @@ class Checkpoints:
         except errors.LogError as error:
             raise errors.LogError('%s; saved %s' % (error, self.save(state))) from None
 
-    def _save(self, saver, directory, state):
+    def _save(self, folder, directory, state):
         """Saves a checkpoint into a folder and returns its path."""
         model = self._model
         self._session.run(model.state.assign, dict(zip(model.state.values, state)))
         try:
-            path = saver.save(
-                self._session,
-                os.path.join(directory, checkpoint_files.BASENAME),
-                global_step=model.global_step,
-                write_meta_graph=False,
-            )
-        except (tf.errors.OpError, OSError, ValueError) as error:  # the latter: no such folder
+            number = int(self._session.run(model.global_step))
+            path = folder.save(self._session, number)
+        except (tf.errors.OpError, OSError) as error:
             raise errors.TrainingError(
                 'the checkpoint cannot be written to %s: %s' % (directory, errors.first_line(error))
             ) from None
@@ -116,10 +114,10 @@ class Checkpoints:
             if config.restore_checkpoint:
                 path = checkpoint_files.newest_whole(config.checkpoint_dir)
             if config.training_iters:
-                checkpoint_files.take_over(model.savers.newest, config.checkpoint_dir)
-                checkpoint_files.take_over(model.savers.best, self._best_dir)
+                checkpoint_files.take_over(self._newest, config.checkpoint_dir)
+                checkpoint_files.take_over(self._best, self._best_dir)
                 if model.savers.averaged:
-                    checkpoint_files.take_over(model.savers.averaged, self._averaged_dir)
+                    checkpoint_files.take_over(self._averaged, self._averaged_dir)
             if path is None:
                 self._start_afresh()
                 state = schedule.INITIAL_STATE._replace(run=time.time_ns())
@@ -251,7 +249,7 @@ class Checkpoints:
         """Saves the best weights if the earlier run ended just before it could save them."""
         is_best = 0 < state.best_epoch == state.epoch and not state.epoch_step
         if is_best and not self._find_best(state):
-            self._save(self._model.savers.best, self._best_dir, state)
+            self._save(self._best, self._best_dir, state)
 
     # The best weights
 
@@ -264,7 +262,7 @@ class Checkpoints:
         path = self._best_path(state)
         if path:
             try:
-                self._model.savers.weights.restore(self._session, path)
+                checkpoint_io.restore(self._session, self._model.savers.weights, path)
             except tf.errors.OpError as error:
                 raise errors.TrainingError(
                     'the best weights, %s, cannot be restored: %s'
@@ -349,7 +347,7 @@ class Checkpoints:
           TrainingError: as `save`.
         """
         state = state._replace(best_dev_loss=dev_loss, best_rate=rate, best_epoch=state.epoch)
-        self._save(self._model.savers.averaged, self._averaged_dir, state)
+        self._save(self._averaged, self._averaged_dir, state)
 
     def drop_average(self) -> None:
         """Removes an earlier mean, and restores the newest weights in place of the one that has
