@@ -949,6 +949,7 @@ def train_and_test(config, stop, started, hook):
         if config.restore_checkpoint:  # first, as building the graph takes longer
             checkpoint_files.check_newest(config, alphabet)
         model = build_model(config, alphabet, True, data_sets)
+        preflight.check_space(config, model)
         events = summaries.EventFiles(record.run_dir, model.graph, data_sets, config.summary_steps)
         with tf.Session(config=decoding.session_config(config), graph=model.graph) as session:
             keeper = checkpoints.Checkpoints(config, session, model, data_sets, hook)
@@ -1002,7 +1003,7 @@ def main(arguments: list[str], hook=None) -> int:
         if options.show_config:
             print(settings.effective_text(config, sources))
             return 0
-        with stop.installed(), folder_lock.held(config):
+        with stop.installed(), folder_lock.held(config), summaries.quiet_writers():
             train_and_test(config, stop, started, hook or (lambda point, state: None))
     except errors.Interrupted as interruption:
         print('interrupted: %s' % interruption, file=sys.stderr)

@@ -73,6 +73,7 @@ def mean_weights(paths: Sequence[str], names: Sequence[str]) -> dict[str, np.nda
     for path in paths:
         reader = checkpoint_io.Reader(path)
         for name in names:
-            value = reader.get_tensor(checkpoint_files.name_in(reader, name)).astype(np.float64)
+            there = checkpoint_files.name_in(reader, name) or name
+            value = reader.get_tensor(there).astype(np.float64)
             sums[name] = sums[name] + value if name in sums else value
     return {name: (total / len(paths)).astype(np.float32) for name, total in sums.items()}
