@@ -27,7 +27,8 @@ from util.graph import gradients, handles, layers, regularisation, rnn, run_stat
 from util.graph.layers import Dropout, variable_on_cpu
 from util.graph.variable_summaries import log_grads_and_vars, log_variable  # noqa: F401 - notebook's
 from util.run import checkpoint_files, checkpoints, decoding, reports, run_folder, schedule
-from util.run import description, export_folder, memory, preflight, signals, summaries, warmup
+from util.run import description, export_folder, folder_lock, memory, preflight, signals, summaries
+from util.run import warmup
 from util.run.reports import (  # noqa: F401 - names of the notebook
     calculate_and_print_wer_report,
     collect_results,
@@ -1059,6 +1060,7 @@ def train_and_test(config, stop, started, hook):
         if config.restore_checkpoint:  # first, as building the graph takes longer
             checkpoint_files.check_newest(config, alphabet)
         model = build()
+        preflight.check_space(config, model)
         events = summaries.EventFiles(record.run_dir, model.graph, data_sets, config.summary_steps)
         ruined = None
         while True:  # until the checkpoint that the run goes on from is not ruined
@@ -1105,7 +1107,7 @@ def main(arguments: list[str], hook=None) -> int:
         if options.show_config:
             print(settings.effective_text(config, sources))
             return 0
-        with stop.installed():
+        with stop.installed(), folder_lock.held(config), summaries.quiet_writers():
             train_and_test(config, stop, started, hook or (lambda point, state: None))
     except errors.Interrupted as interruption:
         print('interrupted: %s' % interruption, file=sys.stderr)

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from util import config as settings, errors, files, text
 from util.recognition import frozen_graphs
 from util.recognition.network import Features, ModelError, Network, WindowNetwork, check_fit
-from util.run import averaging, checkpoint_files, description as descriptions, export_folder
+from util.run import averaging, checkpoint_files, checkpoint_io, export_folder
+from util.run import description as descriptions
 from util.tf1 import tf
 
 log = logging.getLogger(__name__)
@@ -98,8 +99,8 @@ def _open_export(path, tools, beam_width):
     graph = tf.Graph()
     session = tf.Session(graph=graph)
     try:
-        with graph.as_default():
-            meta = tf.saved_model.load(session, [tf.saved_model.SERVING], path)
+        with graph.as_default(), checkpoint_io.plain_folder(path) as there:
+            meta = tf.saved_model.load(session, [tf.saved_model.SERVING], there)
     except Exception as error:  # the loader raises another exception for each kind of damage
         raise ModelError('%s cannot be loaded: %s' % (path, errors.first_line(error))) from None
     signatures = meta.signature_def
@@ -262,7 +263,7 @@ def _open_checkpoint(path, tools, beam_width):
 def _set_for_checkpoint(path, tools):
     """Returns the Config and the alphabet for a checkpoint without a description: the widths are
     those of its weights, the rest comes from the settings."""
-    reader = tf.train.load_checkpoint(path)
+    reader = checkpoint_io.Reader(path)
     shapes = reader.get_variable_to_shape_map()
     geometry = checkpoint_files.geometry_of(
         {ours: shapes[there] for ours, there in checkpoint_files.weights_in(reader)}

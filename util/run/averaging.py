@@ -11,8 +11,7 @@ import numpy as np
 
 from util import errors
 from util.graph import run_state
-from util.run import checkpoint_files
-from util.tf1 import tf
+from util.run import checkpoint_files, checkpoint_io
 
 RUN = run_state.SCOPE + '/run'  # variable that tells the checkpoints of runs apart
 
@@ -50,7 +49,7 @@ def best_of(state: Any) -> Best:
 
 def best_in(path: str) -> Best:
     """Returns what a checkpoint says of the best weights; None where it does not."""
-    reader = tf.train.load_checkpoint(path)
+    reader = checkpoint_io.Reader(path)
     names = ['%s/%s' % (run_state.SCOPE, name) for name in Best._fields]
     return Best(
         *[reader.get_tensor(name).item() if reader.has_tensor(name) else None for name in names]
@@ -71,7 +70,7 @@ def is_best_of(path: str, best: Best) -> bool:
 def run_of(path: str) -> int:
     """Returns the schedule.State.run of a checkpoint; 0 if it has none, as those of older
     versions."""
-    reader = tf.train.load_checkpoint(path)
+    reader = checkpoint_io.Reader(path)
     return reader.get_tensor(RUN).item() if reader.has_tensor(RUN) else 0
 
 
@@ -107,8 +106,9 @@ def mean_weights(paths: Sequence[str], names: Sequence[str]) -> dict[str, np.nda
     """
     sums: dict[str, np.ndarray] = {}
     for path in paths:
-        reader = tf.train.load_checkpoint(path)
+        reader = checkpoint_io.Reader(path)
         for name in names:
-            value = reader.get_tensor(checkpoint_files.name_in(reader, name)).astype(np.float64)
+            there = checkpoint_files.name_in(reader, name) or name
+            value = reader.get_tensor(there).astype(np.float64)
             sums[name] = sums[name] + value if name in sums else value
     return {name: (total / len(paths)).astype(np.float32) for name, total in sums.items()}

@@ -3,13 +3,12 @@
 import contextlib
 import logging
 import math
-import os
 import time
 from collections.abc import Callable
 
 from util import errors
 from util.graph import run_state
-from util.run import averaging, checkpoint_files, reports, schedule, warm_start
+from util.run import averaging, checkpoint_files, checkpoint_io, reports, schedule, warm_start
 from util.run import description as descriptions
 from util.tf1 import tf
 
@@ -43,11 +42,14 @@ class Checkpoints:
         self._config, self._session, self._model = config, session, model
         self._data_sets, self._hook, self._ruined = data_sets, hook, ruined
         self._doubted = None  # the restored checkpoint, until its weights have given a finite loss
-        self._newest = None  # the checkpoint that was restored or saved last
-        self._timed = None  # a checkpoint that is removed once there is a newer one
+        self._last = None  # path of the checkpoint that was restored or saved last
+        self._timed = None  # path of a checkpoint that is removed once there is a newer one
         self._saved_at = time.monotonic()
         self._best_dir = checkpoint_files.best_dir(config.checkpoint_dir)
         self._averaged_dir = checkpoint_files.averaged_dir(config.checkpoint_dir)
+        self._newest = checkpoint_io.Folder(config.checkpoint_dir, model.savers.newest)
+        self._best = checkpoint_io.Folder(self._best_dir, model.savers.best)
+        self._averaged = checkpoint_io.Folder(self._averaged_dir, model.savers.averaged)
 
     # Saving
 
@@ -65,18 +67,11 @@ class Checkpoints:
         """
         if not self._session.run(self._model.finite_weights):
             raise self.failure('the weights are not finite %s' % reports.place(state))
-        saver, passing = self._model.savers.newest, self._timed
-        if passing:  # it does not count among those that are kept
-            others = [path for path in saver.last_checkpoints if path != passing]
-            times = [os.path.getmtime(path + '.index') for path in others]
-            saver.set_last_checkpoints_with_time(list(zip(others, times)))
         state = state._replace(timed=int(timed))
-        self._newest = self._save(saver, self._config.checkpoint_dir, state)
-        if passing and passing != self._newest:
-            checkpoint_files.remove(passing)
-        self._timed = self._newest if timed else None
+        self._last = self._save(self._newest, self._config.checkpoint_dir, state, self._timed)
+        self._timed = self._last if timed else None
         self._saved_at = time.monotonic()
-        return self._newest
+        return self._last
 
     def due_by_time(self) -> bool:
         """Tells whether the last checkpoint was saved `ds_checkpoint_secs` ago."""
@@ -104,7 +99,7 @@ class Checkpoints:
             % (
                 message,
                 self._config.learning_rate,
-                '; ds_restore_checkpoint=1 goes on from %s' % self._newest if self._newest else '',
+                '; ds_restore_checkpoint=1 goes on from %s' % self._last if self._last else '',
             )
         )
 
@@ -133,7 +128,7 @@ class Checkpoints:
           TrainingError: as `save`.
         """
         self.save(state)  # first, so that best/ is never ahead of what a resumed run finds
-        self._save(self._model.savers.best, self._best_dir, state)
+        self._save(self._best, self._best_dir, state)
 
     def interruption(self, state: schedule.State) -> errors.Interrupted:
         """Saves a checkpoint, and returns the exception that ends the run and names it.
@@ -179,18 +174,15 @@ class Checkpoints:
         except (errors.MemoryShortage, errors.FeedingError) as error:
             raise type(error)('%s; saved %s' % (error, self.save(current()))) from error
 
-    def _save(self, saver, directory, state):
-        """Saves a checkpoint into a folder and returns its path."""
+    def _save(self, folder, directory, state, passing=None):
+        """Saves a checkpoint into a folder and returns its path; `passing` is as in
+        checkpoint_io.Folder.save."""
         model = self._model
         self._session.run(model.state.assign, dict(zip(model.state.values, state)))
         try:
-            path = saver.save(
-                self._session,
-                os.path.join(directory, checkpoint_files.BASENAME),
-                global_step=model.global_step,
-                write_meta_graph=False,
-            )
-        except (tf.errors.OpError, OSError, ValueError) as error:  # the latter: no such folder
+            number = int(self._session.run(model.global_step))
+            path = folder.save(self._session, number, passing)
+        except (tf.errors.OpError, OSError) as error:
             raise errors.TrainingError(
                 'the checkpoint cannot be written to %s: %s' % (directory, errors.first_line(error))
             ) from None
@@ -218,10 +210,10 @@ class Checkpoints:
             elif config.restore_checkpoint:
                 path = checkpoint_files.newest_whole(config.checkpoint_dir)
             if config.training_iters:
-                checkpoint_files.take_over(model.savers.newest, config.checkpoint_dir)
-                checkpoint_files.take_over(model.savers.best, self._best_dir)
+                checkpoint_files.take_over(self._newest, config.checkpoint_dir)
+                checkpoint_files.take_over(self._best, self._best_dir)
                 if model.savers.averaged:
-                    checkpoint_files.take_over(model.savers.averaged, self._averaged_dir)
+                    checkpoint_files.take_over(self._averaged, self._averaged_dir)
             if path is None:
                 self._start_afresh()
                 state = schedule.INITIAL_STATE._replace(run=time.time_ns())
@@ -232,7 +224,7 @@ class Checkpoints:
             state = schedule.State(*[value.item() for value in session.run(model.state.variables)])
             if model.state.variables.epoch in missing:
                 state = self._state_of_the_notebook(path)
-        self._doubted = self._newest = path
+        self._doubted = self._last = path
         self._timed = path if state.timed else None
         if config.training_iters and not session.run(model.finite_weights):
             raise self.failure('the weights are not finite %s' % reports.place(state))
@@ -358,7 +350,7 @@ class Checkpoints:
         """Saves the best weights if the earlier run ended just before it could save them."""
         is_best = 0 < state.best_epoch == state.epoch and not state.epoch_step
         if is_best and not self._find_best(state):
-            self._save(self._model.savers.best, self._best_dir, state)
+            self._save(self._best, self._best_dir, state)
 
     # The best weights
 
@@ -373,7 +365,7 @@ class Checkpoints:
         path = self._best_path(state)
         if path:
             try:
-                self._model.savers.weights.restore(self._session, path)
+                checkpoint_io.restore(self._session, self._model.savers.weights, path)
             except tf.errors.OpError as error:
                 raise errors.TrainingError(
                     'the best weights, %s, cannot be restored: %s'
@@ -397,7 +389,7 @@ class Checkpoints:
         if path:
             self._restore_weights(path)
             loss, rate = measure()
-            self._restore_weights(self._newest)
+            self._restore_weights(self._last)
         after = schedule.with_dev_set(state, dev_set, loss, rate)
         reports.log_other_dev_set(state, after, path)
         return after
@@ -476,7 +468,7 @@ class Checkpoints:
           TrainingError: as `save`.
         """
         state = state._replace(best_dev_loss=dev_loss, best_rate=rate, best_epoch=state.epoch)
-        self._save(self._model.savers.averaged, self._averaged_dir, state)
+        self._save(self._averaged, self._averaged_dir, state)
 
     def drop_average(self) -> None:
         """Removes an earlier mean, and restores the newest weights in place of the one that has

@@ -2,11 +2,32 @@
 
 import contextlib
 import os
+import threading
 
 from tensorflow.python.client import timeline
 
 from util import errors, files
 from util.tf1 import tf
+
+
+WRITER_THREAD = 'EventLoggerThread'  # name of the threads of TensorFlow that write event files
+
+
+@contextlib.contextmanager
+def quiet_writers():
+    """Keeps tracebacks of the threads that write event files off the terminal while the block runs;
+    EventFiles raises the errors of these threads as LogErrors."""
+    before = threading.excepthook
+
+    def report(failure):
+        if failure.thread is None or failure.thread.name != WRITER_THREAD:
+            before(failure)
+
+    threading.excepthook = report
+    try:
+        yield
+    finally:
+        threading.excepthook = before
 
 
 class EventFiles:
