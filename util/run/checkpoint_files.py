@@ -317,7 +317,7 @@ def restore(session: tf.Session, path: str, variables: Sequence[tf.Variable]) ->
     found = [variable for variable in variables if variable not in missing]
     _check_shapes(path, reader, {names[variable.op.name]: variable for variable in found})
     # A Saver would add operations, and the graph of a run is finalized.
-    values = {v.initial_value: reader.get_tensor(names[v.op.name]) for v in found}
+    values = {v.initial_value: reader.get_tensor(str(names[v.op.name])) for v in found}
     session.run([v.initializer for v in found], values)
     return missing
 
