@@ -230,9 +230,7 @@ def _checkpoint_in(folder):
 def _best_dev_loss(path):
     """Returns the dev loss of the best weights of the run that wrote a checkpoint; None if it does
     not say."""
-    reader = checkpoint_io.Reader(path)
-    name = '%s/%s' % (run_state.SCOPE, 'best_dev_loss')
-    return reader.get_tensor(name).item() if reader.has_tensor(name) else None
+    return checkpoint_io.Reader(path).number('%s/%s' % (run_state.SCOPE, 'best_dev_loss'))
 
 
 def _open_checkpoint(path, tools, beam_width):
