@@ -491,6 +491,12 @@ def test_without_a_checkpoint_there_is_nothing_to_check(tmp_path):
     checkpoint_files.check_newest(settings_of_shapes(tmp_path), text.Alphabet('abc'))
 
 
+@pytest.mark.parametrize('name', ('h1', 'h6', FW + 'kernel'))
+def test_a_checkpoint_of_something_else_is_refused(tmp_path, name):
+    [path] = save(str(tmp_path), 6, shapes={**SHAPES, name: [12]})
+    assert refusal(tmp_path) == '%s is not a checkpoint of this network' % path
+
+
 # Restoring
 
 

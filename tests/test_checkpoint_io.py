@@ -326,3 +326,15 @@ def test_values_of_another_kind_are_refused_in_one_line(tmp_path, dtype, shape):
         'ds_restore_checkpoint: %s has v of %s %s, but it must be float32 [3]'
         % (path, dtype, shape)
     )
+
+
+def test_only_a_scalar_number_is_a_number(tmp_path):
+    path = str(tmp_path / 'model.ckpt-1')
+    values = {'a': np.int64(5), 'b': np.float64(2.5), 'c': b'text', 'd': [1.0]}
+    with tf.Graph().as_default(), tf.Session() as session:
+        session.run(tf.raw_ops.SaveV2(
+            prefix=path, tensor_names=list(values), shape_and_slices=[''] * 4,
+            tensors=list(values.values()),
+        ))  # fmt: skip
+    reader = checkpoint_io.Reader(path)
+    assert [reader.number(name) for name in 'abcde'] == [5, 2.5, None, None, None]

@@ -70,8 +70,7 @@ def is_best_of(path: str, best: Best) -> bool:
 def run_of(path: str) -> int:
     """Returns the schedule.State.run of a checkpoint; 0 if it has none, as those of older
     versions."""
-    reader = checkpoint_io.Reader(path)
-    return reader.get_tensor(RUN).item() if reader.has_tensor(RUN) else 0
+    return checkpoint_io.Reader(path).number(RUN) or 0
 
 
 def averaged_in(directory: str, setting: str = 'ds_restore_checkpoint') -> str | None:

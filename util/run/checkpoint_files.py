@@ -70,7 +70,7 @@ def value(path: str, variable: tf.Variable) -> Any:
     """Returns the value of a scalar variable in a checkpoint; None if the checkpoint lacks it."""
     reader = checkpoint_io.Reader(path)
     name = name_in(reader, variable.op.name)
-    return reader.get_tensor(name).item() if name else None
+    return reader.number(name) if name else None
 
 
 def candidates(directory: str) -> list[str]:
@@ -274,6 +274,9 @@ def geometry_of(shapes: Mapping[str, Sequence[int]]) -> dict[str, Any] | None:
     variables; None if it is another kind of network."""
     kernel = NOTEBOOK_NAMES[0][0]
     if not {'h1', 'h2', 'h5', 'h6'} <= set(shapes) or not {kernel, 'h4'} & set(shapes):
+        return None
+    recurrent = kernel if kernel in shapes else 'h4'
+    if any(len(shapes[name]) != 2 for name in ('h1', 'h2', 'h5', 'h6', recurrent)):
         return None
     rnn, n_cell = (
         ('lstm', shapes[kernel][1] // 4) if kernel in shapes else ('vanilla', shapes['h4'][1])

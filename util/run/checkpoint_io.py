@@ -21,6 +21,8 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from util import errors, files
 from util.tf1 import tf
 
@@ -143,6 +145,13 @@ class Reader:
     def get_tensor(self, name: str) -> Any:
         """Returns the value of a variable, an array of its dtype and shape."""
         return self._reader.get_tensor(name)
+
+    def number(self, name: str) -> Any:
+        """Returns the value of a scalar variable; None if it is missing, or something else."""
+        if self.get_variable_to_shape_map().get(name) != []:
+            return None
+        value = self.get_tensor(name)
+        return value.item() if isinstance(value, np.generic) else None
 
     def get_variable_to_shape_map(self) -> dict[str, list[int]]:
         """Returns {name: shape} of all variables."""

@@ -25,7 +25,7 @@ DENSE = (('1', 'fc1.fc'), ('2', 'fc2.fc'), ('3', 'fc3.fc'), ('5', 'fc4.fc'), ('6
 LAYER_4 = 'bi_rnn.'
 BACKWARD = '_reverse'
 # Arrays of an .npz file may be this many times as large as the file, and as many bytes larger
-MAX_EXPANSION, EXPANSION_FREE = 100, 100_000_000
+MAX_EXPANSION, EXPANSION_FREE = 100, 20_000_000
 PREFIXES = ('param/', 'module.')  # of the names in the tests' .npz files, in DataParallel models
 
 
