@@ -27,8 +27,8 @@ from util.graph import gradients, handles, layers, regularisation, rnn, run_stat
 from util.graph.layers import Dropout, variable_on_cpu
 from util.graph.variable_summaries import log_grads_and_vars, log_variable  # noqa: F401 - notebook's
 from util.run import checkpoint_files, checkpoints, decoding, reports, run_folder, schedule
-from util.run import description, export_folder, folder_lock, memory, preflight, signals, summaries
-from util.run import warmup
+from util.run import description, export_folder, folder_lock, memory, network_size, preflight
+from util.run import signals, summaries, warmup
 from util.run.reports import (  # noqa: F401 - names of the notebook
     calculate_and_print_wer_report,
     collect_results,
@@ -1050,6 +1050,7 @@ def train_and_test(config, stop, started, hook):
       Interrupted: the user asked the run to stop.
     """
     alphabet = text.load_alphabet(config.alphabet)
+    network_size.check(config, alphabet.n_character)
     language = decoding.second_search(config, alphabet)
     data_sets = importers.read_data_sets(config, alphabet)
     preflight.check(config, data_sets)

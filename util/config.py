@@ -146,7 +146,9 @@ def _setting(
 
 _LARGEST = 2**31 - 1  # integers of the graph have 32 bits
 _STDDEV = {'low': 0.0, 'derived': '`ds_default_stddev`', 'source': NOTEBOOK}
-_WIDTH = {'low': 1, 'unit': 'units', 'source': DEEPSPEECH}
+_BATCH = {'low': 1, 'high': 10**6, 'unit': 'utterances'}
+_BEAM = {'low': 1, 'high': 10**5, 'unit': 'paths'}
+_WIDTH = {'low': 1, 'high': 10**5, 'unit': 'units', 'source': DEEPSPEECH}
 _RATE = {'low': 0.0, 'below': 1.0, 'derived': '`ds_dropout_rate`', 'source': DEEPSPEECH}
 
 
@@ -276,16 +278,13 @@ class Config:
     training_iters: int = _setting(15, 'epochs to train, in each stage (also `ds_epochs`); 0: '
                                    'only test and export a checkpoint', 'epochs', low=0,
                                    source=NOTEBOOK)
-    batch_size: int = _setting(64, 'utterances in a batch of one tower', 'utterances', low=1,
-                               source=NOTEBOOK)
+    batch_size: int = _setting(64, 'utterances in a batch of one tower', source=NOTEBOOK, **_BATCH)
     train_batch_size: int = _setting(None, 'utterances in a training batch of one tower',
-                                     'utterances', low=1, derived='`ds_batch_size`',
-                                     source=DEEPSPEECH)
+                                     derived='`ds_batch_size`', source=DEEPSPEECH, **_BATCH)
     dev_batch_size: int = _setting(None, 'utterances in a validation batch of one tower',
-                                   'utterances', low=1, derived='`ds_batch_size`',
-                                   source=DEEPSPEECH)
-    test_batch_size: int = _setting(None, 'utterances in a test batch of one tower', 'utterances',
-                                    low=1, derived='`ds_batch_size`', source=DEEPSPEECH)
+                                   derived='`ds_batch_size`', source=DEEPSPEECH, **_BATCH)
+    test_batch_size: int = _setting(None, 'utterances in a test batch of one tower',
+                                    derived='`ds_batch_size`', source=DEEPSPEECH, **_BATCH)
     batch_order: str = _setting(
         'sorted', 'order of the training utterances: `sorted` by length in every epoch, `bucketed` '
         '(batches of similar length in random order) or `shuffled`', choices=BATCH_ORDERS)
@@ -361,10 +360,9 @@ class Config:
                                         source=TACOTRON)
     report_count: int = _setting(10, 'utterances that a WER report shows', 'utterances', low=0,
                                  source=DEEPSPEECH)
-    beam_width: int = _setting(100, 'width of the beam search', 'paths', low=1, source=DEEPSPEECH)
+    beam_width: int = _setting(100, 'width of the beam search', source=DEEPSPEECH, **_BEAM)
     export_beam_width: int = _setting(
-        None, 'width of the beam search in exported models', 'paths', low=1,
-        derived='`ds_beam_width`')
+        None, 'width of the beam search in exported models', derived='`ds_beam_width`', **_BEAM)
     lm: str = _setting('', 'language model for a second search of the test: an ARPA file, also '
                        'gzipped, or a binary of KenLM; empty: none', source=DEEPSPEECH)
     lm_alpha: float = _setting(LM_ALPHA, 'weight of the language model', low=0.0, high=1000.0,
@@ -377,7 +375,7 @@ class Config:
     lm_unknown: str = _setting(
         LM_UNKNOWN_NEVER, 'words outside the lexicon: `never`, `spell` for any, or the number that '
         'each of them adds to the score, such as -5')
-    lm_beam_width: int = _setting(100, 'width of the second search', 'paths', low=1, high=10**5)
+    lm_beam_width: int = _setting(100, 'width of the second search', **_BEAM)
     do_fulltrace: bool = _setting(False, 'write run metadata of every step for TensorBoard, and a '
                                   'Chrome trace', source=NOTEBOOK)
     log_device_placement: bool = _setting(False, 'let TensorFlow log on which device each '

@@ -64,4 +64,3 @@ def test_without_a_validation_the_newest_weights_are_tested(corpus):
     assert 'it is not compared with what follows' in run.stdout
     assert 'Testing the weights of epoch 3' in run.stdout
     assert math.isinf(weights_of(corpus / 'ckpt')['run_state/best_dev_loss'])
-

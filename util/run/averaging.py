@@ -51,9 +51,7 @@ def best_in(path: str) -> Best:
     """Returns what a checkpoint says of the best weights; None where it does not."""
     reader = checkpoint_io.Reader(path)
     names = ['%s/%s' % (run_state.SCOPE, name) for name in Best._fields]
-    return Best(
-        *[reader.get_tensor(name).item() if reader.has_tensor(name) else None for name in names]
-    )
+    return Best(*map(reader.number, names))
 
 
 def is_best_of(path: str, best: Best) -> bool:
