@@ -1,5 +1,6 @@
 """Runs whose audio files are lost, change or hang while they train."""
 
+import concurrent.futures
 import os
 import random
 import re
@@ -170,9 +171,10 @@ def main_with_readers(n_readers, slow):
 
 
 def test_the_number_of_readers_and_their_speed_change_no_bit(tmp_path):
-    folder, found = make_corpus(tmp_path), []
-    for n_readers, slow, seed in ((1, False, 1), (2, True, 1), (8, True, 1), (8, False, 2)):
-        place = 'ckpt%d' % len(found)
+    folder = make_corpus(tmp_path)
+
+    def weights(n_readers, slow, seed):
+        place = 'ckpt-%d-%d' % (n_readers, seed)
         environment = config.environment_with(
             **CORPUS,
             checkpoint_dir=place,
@@ -184,5 +186,8 @@ def test_the_number_of_readers_and_their_speed_change_no_bit(tmp_path):
             main_with_readers, n_readers, slow, folder=folder, environment=environment
         )
         assert run.returncode == 0, run.stdout
-        found.append(weights_of_run(folder / place))
+        return weights_of_run(folder / place)
+
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(weights, (1, 2, 8, 1), (False, True, True, False), (1, 1, 1, 2)))
     assert found[0] == found[1] == found[2] != found[3]

@@ -1,5 +1,6 @@
 """Runs whose memory does not suffice: before the training, and in its midst."""
 
+import concurrent.futures
 import os
 import re
 import resource
@@ -47,6 +48,17 @@ def main_that_tries():
     return DeepSpeech.main([])
 
 
+def main_that_tries_here():
+    """The same in the process of the run, as on a machine with GPUs."""
+    memory._try_in_a_process = memory._try_here
+    return main_that_tries()
+
+
+def main_that_does_not_try():
+    """Runs DeepSpeech.py without a trial."""
+    return DeepSpeech.main([])
+
+
 def run_out(point, state):
     """Lets the memory run out in the second step of the second epoch."""
     if point == 'step' and (state.epoch, state.epoch_step) == (1, 1):
@@ -74,14 +86,19 @@ def test_memory_runs_out_before_the_training_and_the_longest_utterance_is_named(
 
 def test_a_trial_changes_no_figure(tmp_path):
     folder = make_corpus(tmp_path)
-    tried, not_tried = (
-        run_as(main_that_tries, folder, checkpoint_dir='tried', numbatches_to_aggregate=2),
-        run_deepspeech(folder, **CORPUS, test_files='', numbatches_to_aggregate=2),
-    )
-    assert tried.returncode == 0, tried.stdout
-    assert 'trying the largest train batch: ' in tried.stdout
-    assert 'trying' not in not_tried.stdout and 'going on' not in tried.stdout
-    assert epochs(tried.stdout) == epochs(not_tried.stdout) != []
+
+    def losses(main):
+        values = {'checkpoint_dir': main.__name__, 'numbatches_to_aggregate': 2}
+        run = run_as(main, folder, **values)
+        assert run.returncode == 0, run.stdout
+        tried = 'trying the largest train batch: ' in run.stdout
+        assert tried == (main is not main_that_does_not_try) and 'going on' not in run.stdout
+        return epochs(run.stdout)
+
+    mains = main_that_tries, main_that_tries_here, main_that_does_not_try
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(losses, mains))
+    assert found[0] == found[1] == found[2] != []
 
 
 def test_memory_that_runs_out_in_mid_run_ends_it_with_a_checkpoint(tmp_path):

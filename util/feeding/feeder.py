@@ -20,6 +20,7 @@ from util.tf1 import tf
 
 N_READERS = min(4, os.cpu_count() or 1)  # threads that compute features
 MAX_ANNOUNCED = 8  # steps that a feeder may be ahead, if its queue has room for them
+CLOSE_LIMIT_S = 10.0  # s, how long `close` waits for the thread, which may be writing to the cache
 CHECK_S = 0.1  # s, interval at which whoever waits checks whether to go on waiting
 
 
@@ -189,13 +190,14 @@ class Feeder:
     def close(self):
         """Ends the threads and closes the queue, which cannot be fed again.
 
-        A thread in which reading a file hangs is left behind, and ends with the process.
+        A thread in which a file hangs is left behind, and ends with the process.
         """
         self._closed.set()
         self._ended = True
         self._queue.close(self._session)
-        self._thread.join()
-        if self._readers.close() and self._data_set.features:
+        self._thread.join(CLOSE_LIMIT_S)
+        ended = self._readers.close() and not self._thread.is_alive()
+        if ended and self._data_set.features:
             self._data_set.features.flush()
 
     def _run(self):
