@@ -19,7 +19,7 @@ from hypothesis import assume, given, strategies as st
 import DeepSpeech
 from helpers import load_config
 from util import errors, records, text
-from util.feeding import data_sets, linked
+from util.feeding import data_sets, feeder, linked
 from util.graph import handles
 from util.run import checkpoints, reports, schedule, signals
 
@@ -247,6 +247,7 @@ def train(config, corpora, unreadable, disk, interruption=(MANY, Killed)):
         ),
         mock.patch.object(data_sets.DataSet, 'read', read),
         mock.patch.object(data_sets.log, 'warning'),
+        mock.patch.object(feeder, 'CLOSED_CHECK_S', 0.002),
     ):
         DeepSpeech.train(run, machine.restore())
     return machine.weights
@@ -330,16 +331,30 @@ def test_interrupted_runs_train_the_same_weights_as_plain_loops(plan, interrupti
 
 
 @pytest.mark.parametrize('kind', [Killed, errors.Interrupted])
-def test_a_run_that_is_interrupted_again_and_again_gets_to_its_end(kind):
-    """Each run makes four calls of the hook; where it is killed, those include a checkpoint."""
-    config = load_config(
-        display_step=0, epochs=3, train_batch_size=2, checkpoint_steps=2, num_tries=1
-    )
-    plan, disk = (config, {'a': [3, 5, 2, 2, 9, 4, 7]}, {'a1'}), Disk()
-    for _ in range(40):
+def test_a_run_may_be_interrupted_wherever_it_is(kind):
+    """The run has linked corpora, sums of two rounds and two stages, and goes back."""
+    values = {
+        'importer': 'csv,csv',
+        'importer_weights': '1,0.5',
+        'numbatches_to_aggregate': 2,
+        'train_batch_size': 2,
+        'segment_lengths': '5,full',
+        'epochs': 2,
+        'display_step': 0,
+        'go_back': 1,
+        'learning_rate_decay': 0.3,
+    }
+    plan = load_config(**values), {'a': [3, 5, 2, 2, 9], 'b': [4, 4, 3, 8, 2, 5]}, {'b5'}
+    whole = train(*plan, Disk())
+    assert [update.rounded() for update in whole] == [
+        update.rounded() for update in expected_weights(*plan)
+    ]
+    for call in range(MANY):
+        disk = Disk()
         try:
-            weights = train(*plan, disk, (4, kind))
+            train(*plan, disk, (call, kind))
             break
         except (Killed, errors.Interrupted):
             pass
-    assert weights == train(*plan, Disk())
+        assert train(*plan, disk) == whole, call
+    assert call > 25
