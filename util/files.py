@@ -30,6 +30,20 @@ def open_regular(path: str, **options: Any) -> IO[Any]:
     return open(path, **options)
 
 
+def fingerprint(path: str) -> str:
+    """Returns what tells whether a file is still the same one, with the same content: its size,
+    its times of modification and of the inode's change, and its inode.
+
+    Nobody can set back the time of the inode's change, as unpacking and copying do with that of
+    modification.
+
+    Raises:
+      OSError: there is no such file.
+    """
+    status = os.stat(path)
+    return '%d-%d-%d-%d' % (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
+
+
 def write_file(path: str, content: str) -> None:
     """Writes text in UTF-8 to a temporary file and renames it, so that no reader sees half a file.
 

@@ -39,9 +39,10 @@ def make_data_sets(config, alphabet, listing, augmentation=None):
     Raises:
       DataError: no utterance is left for a stage of the training or for a linked corpus.
     """
-    headers = cache.HeaderCache(config.cache_dir)
+    patience = cache.Patience()
+    headers = cache.HeaderCache(config.cache_dir, patience)
     headers.load(utterance.wav_filename for part in listing for utterance in part)
-    features = _feature_cache(config)
+    features = _feature_cache(config, patience)
     sets, checked = [], {}
     for set_name, utterances in zip(records.SET_NAMES, listing):
         examples, sources = [], collections.Counter()
@@ -78,15 +79,22 @@ def _first(utterances, limit, config):
     return kept
 
 
-def _feature_cache(config):
-    """Returns the feature cache that all three sets share; None if it is off."""
+def _feature_cache(config, patience):
+    """Returns the feature cache that all three sets share; None if it is off.
+
+    The patience is shared with the cache of headers."""
     if not config.feature_cache:
         return None
     settings: tuple = (FEATURES_VERSION, config.sample_rate, config.n_input, config.feature_stride)
     if config.dynamic_range:
         settings += (config.dynamic_range,)
     return cache.FeatureCache(
-        config.cache_dir, config.importer, settings, config.n_input, config.feature_cache_gb * 1e9
+        config.cache_dir,
+        config.importer,
+        settings,
+        config.n_input,
+        config.feature_cache_gb * 1e9,
+        patience,
     )
 
 
