@@ -8,6 +8,11 @@ util/config.py; checkpoints, reports and logs are in util/run.
 In comments on shapes, B = batch_size, T = n_steps, F = n_features and R = T*B.
 """
 
+from util.run import command
+
+if __name__ == '__main__':
+    command.begin(goes_on=True)  # before the imports, which take seconds
+
 import argparse
 import contextlib
 import dataclasses
@@ -20,7 +25,7 @@ from typing import Any, NamedTuple
 
 import util
 from util import config as settings, errors, gpu, importers, log as run_log, records
-from util import text, website
+from util import text
 from util.feeding import feeder
 from util.graph import gradients, handles, layers, regularisation, rnn, run_state, serving
 from util.graph.layers import Dropout, variable_on_cpu
@@ -942,13 +947,17 @@ def train_and_test(config, stop, started, hook):
     """
     alphabet = text.load_alphabet(config.alphabet)
     language = decoding.second_search(config, alphabet)
+    stop.check()
     data_sets = importers.read_data_sets(config, alphabet)
+    stop.check()
     preflight.check(config, data_sets)
     record = run_folder.RunRecord(config, alphabet, data_sets, started)
     try:
         if config.restore_checkpoint:  # first, as building the graph takes longer
             checkpoint_files.check_newest(config, alphabet)
+        stop.check()
         model = build_model(config, alphabet, True, data_sets)
+        stop.check()
         events = summaries.EventFiles(record.run_dir, model.graph, data_sets, config.summary_steps)
         with tf.Session(config=decoding.session_config(config), graph=model.graph) as session:
             keeper = checkpoints.Checkpoints(config, session, model, data_sets, hook)
@@ -957,12 +966,15 @@ def train_and_test(config, stop, started, hook):
                 language,
             )
             state = keeper.restore()
+            stop.check()
             if config.training_iters:
                 with stop.deferred():
                     state = train(run, state)
             stop.outcome = COMPLETE
+            stop.check()
             tested = keeper.load_weights_to_test(state)
             log.info('Testing the weights %s', tested)
+            stop.check()
             outcome = test(run)
             record.add('test', outcome)
             exported = None
@@ -974,11 +986,11 @@ def train_and_test(config, stop, started, hook):
                     description.of_tested(config, alphabet, tested, outcome),
                     warmup.example(data_sets, config),
                 )
-        events.close()
+            stop.finish()
+        reports.log_summary(config, record.run_dir, tested, outcome, exported)
+        events.close()  # after the result, which is to be seen even if this fails
     finally:  # a run that ends early has a hyper.json, too
         record.write()
-        website.maybe_publish(config.logs_dir)
-    reports.log_summary(config, record.run_dir, tested, outcome, exported)
 
 
 def main(arguments: list[str], hook=None) -> int:
