@@ -1,7 +1,6 @@
 """Handles the signals that ask a process to end: Ctrl-C, SIGTERM, and SIGHUP, which a dropped
 connection sends."""
 
-import _thread
 import contextlib
 import logging
 import os
@@ -38,7 +37,7 @@ class StopRequest:
     def __init__(self):
         self.wanted = False
         self.outcome = 'nothing was saved'
-        self._deferred = self._finished = False
+        self._deferred = self._noted = self._finished = False
 
     @contextlib.contextmanager
     def installed(self):
@@ -85,6 +84,7 @@ class StopRequest:
         """Handles a signal. Nothing is printed here, where the output may be in use already."""
         del number, frame
         again, self.wanted = self.wanted, True
+        self._noted = self._deferred
         if not self._finished and (again or not self._deferred):
             raise errors.Interrupted(self.outcome)
 
@@ -105,16 +105,16 @@ class StopRequest:
                     os.close(pipe)
                     return
                 asked = [number for number in numbers if number in SIGNALS]
-                if asked and not received and self._deferred:
+                if asked and not received and (self._deferred or self._noted):
                     log.warning(
                         '%s: stopping after this step; a second signal stops at once',
                         signal.Signals(asked[0]).name,
                     )
                 received += len(asked)
-            elif received == 1:
-                _thread.interrupt_main(_REPEATED)
-            else:
+            elif received > 1:
                 end_process('ended at once by a second signal')
+            elif not (self._deferred or self._finished):
+                signal.pthread_kill(threading.main_thread().ident, _REPEATED)
 
 
 def _not_ignored():
