@@ -955,8 +955,8 @@ def train_and_test(config, stop, started, hook):
     try:
         if config.restore_checkpoint:  # first, as building the graph takes longer
             checkpoint_files.check_newest(config, alphabet)
-        stop.check()
-        model = build_model(config, alphabet, True, data_sets)
+        with stop.deferred():  # TensorFlow turns an exception in its midst into another one
+            model = build_model(config, alphabet, True, data_sets)
         stop.check()
         events = summaries.EventFiles(record.run_dir, model.graph, data_sets, config.summary_steps)
         with tf.Session(config=decoding.session_config(config), graph=model.graph) as session:

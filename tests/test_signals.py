@@ -83,6 +83,22 @@ def test_a_signal_whose_exception_was_lost_is_repeated(stop, monkeypatch):
             time.sleep(5)
 
 
+def test_an_exception_that_becomes_another_one_is_still_a_signals(stop):
+    with pytest.raises(errors.Interrupted), stop.installed():
+        try:
+            send()
+        finally:
+            raise RuntimeError('as TensorFlow does, while it builds a graph')
+
+
+def test_errors_of_a_run_that_was_not_signalled_stay_what_they_are(stop):
+    with pytest.raises(RuntimeError), stop.installed():
+        raise RuntimeError
+    with pytest.raises(errors.TrainingError), stop.installed(), stop.deferred():
+        send()
+        raise errors.TrainingError('the checkpoint cannot be written')
+
+
 def test_cleaning_up_after_a_signal_is_not_disturbed(stop, monkeypatch):
     monkeypatch.setattr(signals, 'REPEAT_S', 0.02)
     with pytest.raises(errors.Interrupted), stop.installed():

@@ -26,7 +26,7 @@ class StopRequest:
     The first signal raises errors.Interrupted at once; within `deferred` it is only noted, so that
     a run ends between two steps and can save a checkpoint. As an exception can be lost, in a
     destructor for instance, a run also calls `check` after each stage, and a thread repeats the
-    signal while it has no effect. A second signal always raises; if the main thread is in a long
+    signal while it has no effect; what is raised because of it ends as errors.Interrupted, too. A second signal always raises; if the main thread is in a long
     call outside of Python and can't see it, the thread ends the process.
 
     Attributes:
@@ -54,6 +54,13 @@ class StopRequest:
         watching.start()
         try:
             yield
+        except errors.DeepSpeechError:
+            raise
+        except Exception as error:
+            if not self.wanted:
+                raise
+            # a library has made another exception of it, or its cleaning up has failed
+            raise errors.Interrupted(self.outcome) from error
         finally:
             for number in handled:
                 signal.signal(number, signal.SIG_IGN)
