@@ -26,8 +26,9 @@ class StopRequest:
     The first signal raises errors.Interrupted at once; within `deferred` it is only noted, so that
     a run ends between two steps and can save a checkpoint. As an exception can be lost, in a
     destructor for instance, a run also calls `check` after each stage, and a thread repeats the
-    signal while it has no effect; what is raised because of it ends as errors.Interrupted, too. A second signal always raises; if the main thread is in a long
-    call outside of Python and can't see it, the thread ends the process.
+    signal while it has no effect; an exception that it has become ends as errors.Interrupted, too.
+    A second signal always raises; if the main thread is in a long call outside of Python and can't
+    see it, the thread ends the process.
 
     Attributes:
       wanted: whether the user asked the process to end.
