@@ -8,6 +8,11 @@ util/config.py; checkpoints, reports and logs are in util/run.
 In comments on shapes, B = batch_size, T = n_steps, F = n_features and R = T*B.
 """
 
+from util.run import command
+
+if __name__ == '__main__':
+    command.begin(goes_on=True)  # before the imports, which take seconds
+
 import argparse
 import contextlib
 import dataclasses
@@ -21,7 +26,7 @@ from typing import Any, NamedTuple
 
 import util
 from util import config as settings, errors, gpu, importers, log as run_log, records
-from util import text, website
+from util import text
 from util.feeding import feeder
 from util.graph import gradients, handles, layers, regularisation, rnn, run_state, serving
 from util.graph.layers import Dropout, variable_on_cpu
@@ -656,14 +661,14 @@ class Run(NamedTuple):
     config: settings.Config
     alphabet: text.Alphabet
     data_sets: Any  # data_sets.DataSets
-    session: Any  # tf.Session
     model: handles.Model
-    checkpoints: checkpoints.Checkpoints
     events: summaries.EventFiles
     record: run_folder.RunRecord
     stop: signals.StopRequest
     hook: Any  # as in `main`
     language: Any  # language.decoder.Decoder for a second search of the test, or None
+    session: Any  # tf.Session
+    checkpoints: checkpoints.Checkpoints
 
     def learning_rate(self, state, number):
         """Returns the learning rate of the next step.
@@ -998,6 +1003,24 @@ def test(run: Run) -> reports.Outcome | None:
     return outcome
 
 
+def _from_a_good_checkpoint(parts):
+    """Does `_train_test_export` in a session, and again in another one from an earlier checkpoint
+    each time that the one it went on from turns out to be ruined.
+
+    Args:
+      parts: the fields of a Run but the last two.
+    """
+    config, _, data_sets, model, *_, hook, _ = parts
+    ruined = None
+    while True:
+        with tf.Session(config=decoding.session_config(config), graph=model.graph) as session:
+            keeper = checkpoints.Checkpoints(config, session, model, data_sets, hook, ruined)
+            try:
+                return _train_test_export(Run(*parts, session, keeper))
+            except checkpoints.RuinedCheckpoint as error:
+                ruined = error
+
+
 def _train_test_export(run):
     """Restores, trains, tests and exports.
 
@@ -1011,13 +1034,16 @@ def _train_test_export(run):
     config, data_sets = run.config, run.data_sets
     state = run.checkpoints.restore()
     run.model.graph.finalize()  # an operation added in each step would be a leak
+    run.stop.check()
     run.record.epochs_done = state.epoch
     if config.training_iters:
         with run.stop.deferred():
             state = train(run, state)
     run.stop.outcome = COMPLETE
+    run.stop.check()
     tested = run.checkpoints.load_weights_to_test(state)
     log.info('Testing the weights %s', tested)
+    run.stop.check()
     outcome = test(run)
     run.record.add('test', outcome)
     if not config.export_dir:
@@ -1052,7 +1078,9 @@ def train_and_test(config, stop, started, hook):
     alphabet = text.load_alphabet(config.alphabet)
     network_size.check(config, alphabet.n_character)
     language = decoding.second_search(config, alphabet)
+    stop.check()
     data_sets = importers.read_data_sets(config, alphabet)
+    stop.check()
     preflight.check(config, data_sets)
     record = run_folder.RunRecord(config, alphabet, data_sets, started)
     build = functools.partial(build_model, config, alphabet, True, data_sets)
@@ -1060,31 +1088,22 @@ def train_and_test(config, stop, started, hook):
         memory.check(config, alphabet, data_sets, build, stop)
         if config.restore_checkpoint:  # first, as building the graph takes longer
             checkpoint_files.check_newest(config, alphabet)
-        model = build()
+        with stop.deferred():  # TensorFlow turns an exception in its midst into another one
+            model = build()
+        stop.check()
         preflight.check_space(config, model)
         events = summaries.EventFiles(record.run_dir, model.graph, data_sets, config.summary_steps)
-        ruined = None
-        while True:  # until the checkpoint that the run goes on from is not ruined
-            with tf.Session(config=decoding.session_config(config), graph=model.graph) as session:
-                keeper = checkpoints.Checkpoints(config, session, model, data_sets, hook, ruined)
-                run = Run(
-                    *(config, alphabet, data_sets, session, model, keeper),
-                    *(events, record, stop, hook, language),
-                )
-                try:
-                    tested, outcome, exported = _train_test_export(run)
-                    break
-                except checkpoints.RuinedCheckpoint as error:
-                    ruined = error
-        events.close()
+        parts = (config, alphabet, data_sets, model, events, record, stop, hook, language)
+        tested, outcome, exported = _from_a_good_checkpoint(parts)
+        stop.finish()
         record.ended = 'complete'
+        reports.log_summary(config, data_sets, record.run_dir, tested, outcome, exported)
+        events.close()  # after the result, which is to be seen even if this fails
     except BaseException as error:
         record.ended = run_folder.ended_by(error)
         raise
     finally:  # a run that ends early has a hyper.json, too
         record.write()
-        website.maybe_publish(config.logs_dir)
-    reports.log_summary(config, data_sets, record.run_dir, tested, outcome, exported)
 
 
 def main(arguments: list[str], hook=None) -> int:

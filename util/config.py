@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import difflib
 import json
+import logging
 import math
 import os
 import re
@@ -18,6 +19,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from util import augment_setting, errors, files
+
+log = logging.getLogger(__name__)
 
 PROJECT_DIR = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PREFIX = 'ds_'
@@ -40,6 +43,13 @@ BEST_BY = ('loss', 'wer', 'cer')
 NONFINITE = ('stop', 'skip')
 WEIGHT_RANGE = 10**6  # the largest ratio between the weights of two corpora
 FULL = 'full'  # stands for all utterances at the end of ds_segment_lengths
+# Fields that hold a path, and those that hold several with commas between
+PATHS = ('config', 'cache_dir', 'checkpoint_dir', 'export_dir', 'logs_dir', 'alphabet',
+         'init_from', 'lm', 'lm_lexicon', 'lm_grammar')  # fmt: skip
+PATH_LISTS = ('dataset_path', 'train_files', 'dev_files', 'test_files')
+# Names that look like a setting's, written in another way
+_OTHER_SPELLING = re.compile('(?:ds|deepspeech)[_-](.+)', re.I)
+NEAR = 0.8  # similarity, from 0 to 1, of such a name to the setting that may be meant
 
 # Where a setting comes from: the notebook of November 2016, Mozilla's releases after it, nabu (an
 # ASR trainer of TensorFlow 1.8 times, and its fork Nabu-MSSS), the paper (Hannun et al., 2014),
@@ -520,7 +530,8 @@ def load(environ: Mapping[str, str] | None = None) -> tuple[Config, dict[str, st
     from_environment = _parse_all(
         {k: v for k, v in environ.items() if k.startswith(PREFIX)}, 'environment'
     )
-    path = _config_path(from_environment)
+    _warn_of_other_spellings(environ)
+    path = _checked_path('config', _config_path(from_environment))
     from_file = _parse_all(_read_file(path), path) if path else {}
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
@@ -535,6 +546,8 @@ def load(environ: Mapping[str, str] | None = None) -> tuple[Config, dict[str, st
     for name, value in _derive(values).items():
         if values[name] is None:
             values[name], sources[name] = value, 'derived'
+    for name in (*PATHS, *PATH_LISTS):
+        values[name] = _checked_path(name, values[name])
     config = Config(**values)
     _check_lists(config)
     _check_together(config)
@@ -656,6 +669,33 @@ def _config_path(from_environment):
     return None
 
 
+def _checked_path(name, value):
+    """Returns the value of a setting in PATHS or PATH_LISTS, in which a ~ at the start of a path
+    is replaced by the home folder, as a shell does it.
+
+    Raises:
+      ConfigError: the home folder is not known, or the path is not in UTF-8, for which TensorFlow
+        takes all paths.
+    """
+    if not value:
+        return value
+    paths = value.split(',') if name in PATH_LISTS else [value]
+    paths = [os.path.expanduser(path.strip()) for path in paths]
+    for path in paths:
+        if path.startswith('~'):
+            raise errors.ConfigError(
+                '%s%s must be a path whose home folder is known, got %s (HOME is not set, or there '
+                'is no such user); ./~ is a folder of that name' % (PREFIX, name, path)
+            )
+        try:
+            path.encode()
+        except UnicodeEncodeError:
+            raise errors.ConfigError(
+                '%s%s must be a path in UTF-8, got %s' % (PREFIX, name, path)
+            ) from None
+    return ','.join(paths) if '~' in value else value
+
+
 def _project_file(*parts):
     """Returns the path of a file that comes with the project."""
     return os.path.join(PROJECT_DIR, *parts)
@@ -742,6 +782,20 @@ def _parse_all(raw, origin):
             )
         values[known[len(PREFIX) :]] = parse(name, value, _FIELDS[known])
     return values
+
+
+def _warn_of_other_spellings(environ):
+    """Warns of variables that are no settings but seem to be meant as such, as DS_Batch_Size; a
+    setting's name starts with ds_ in small letters."""
+    for name in environ:
+        other = not name.startswith(PREFIX) and _OTHER_SPELLING.fullmatch(name)
+        if not other:
+            continue
+        meant = PREFIX + other[1].lower().replace('-', '_')
+        near = difflib.get_close_matches(meant, [*_FIELDS, *ALIASES], n=1, cutoff=NEAR)
+        if near:
+            log.warning('%s (environment) is not a setting and has no effect; the nearest is %s',
+                        name, near[0])
 
 
 def _nearest(name):

@@ -192,8 +192,10 @@ def _hidden_main():
 
 
 def _start_worker():
-    """Makes a worker end with its parent, even a killed one, and leave Ctrl-C to the parent."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Makes a worker end with its parent, even a killed one, and leave Ctrl-C and other signals to
+    the parent."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 

@@ -2,13 +2,14 @@
 
 import dataclasses
 import datetime
+import functools
 import logging
 import os
 import subprocess
 import time
 
 import util
-from util import config as settings, errors, files, log as run_log
+from util import config as settings, errors, files, log as run_log, website
 
 log = logging.getLogger(__name__)
 
@@ -48,23 +49,27 @@ def make_run_dir(logs_dir: str, now: time.struct_time | None = None) -> str:
 
 def git_revision() -> tuple[str | None, str | None]:
     """Returns (hash, branch) of the project's own repository; (None, None) outside of one."""
-    return _git('rev-parse', 'HEAD'), _git('rev-parse', '--abbrev-ref', 'HEAD')
+    return _git_revision(settings.PROJECT_DIR)
 
 
-def _git(*arguments):
-    """Returns the output of a git command in the project's repository, or None if it fails."""
+@functools.cache  # a run describes its model several times, and git may be slow
+def _git_revision(folder):
+    """Returns (hash, branch) of the repository in a folder, as `git_revision`."""
+    # with --git-dir, as git would otherwise find a repository in a folder above this one
+    place = ('--git-dir', os.path.join(folder, '.git'))
     try:
-        # with --git-dir, as git would otherwise find a repository in a folder above this one
         done = subprocess.run(
-            ['git', '--git-dir', os.path.join(settings.PROJECT_DIR, '.git'), *arguments],
+            ['git', *place, 'rev-parse', 'HEAD', '--abbrev-ref', 'HEAD'],
             check=True,
             capture_output=True,
-            text=True,
+            encoding='utf-8',
+            errors='replace',
             timeout=GIT_LIMIT_S,
         )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip() or None
+        revision, branch = done.stdout.split()
+    except (OSError, subprocess.SubprocessError, ValueError):  # the last: an unknown answer
+        return None, None
+    return revision, branch
 
 
 def ended_by(error: BaseException) -> str:
@@ -143,8 +148,8 @@ class RunRecord:
         )
 
     def write(self) -> None:
-        """Writes hyper.json, and hyper.js of all runs; a failure is only logged, as it must not
-        hide what ended the run."""
+        """Writes hyper.json, and hyper.js of all runs, and publishes them; a failure is only
+        logged, as it must not hide what ended the run."""
         finished = datetime.datetime.now(datetime.timezone.utc)
         content = {
             'context': {
@@ -165,3 +170,7 @@ class RunRecord:
             run_log.merge_logs(self._logs_dir)
         except OSError as error:
             log.warning('hyper.json cannot be written to %s: %s', self.run_dir, error.strerror)
+        try:
+            website.maybe_publish(self._logs_dir)
+        except Exception as error:  # whatever goes wrong with another machine
+            log.warning('the logs cannot be published: %s', errors.first_line(error))
