@@ -8,6 +8,7 @@ learning rates. Hypothesis draws settings, corpora and interruptions.
 import contextlib
 import logging
 import math
+import time
 import types
 import zlib
 from typing import NamedTuple
@@ -153,10 +154,13 @@ class Machine(checkpoints.Checkpoints):
     def __init__(self, config, sets, disk, hook):
         self._config, self._data_sets, self._hook, self._disk = config, sets, hook, disk
         self._session, self._best_dir = self, ''
+        self._newest, self._best, self._last = 'newest', 'best', None
+        self._doubted = self._ruined = self._timed = None
+        self._saved_at = time.monotonic()
         self.weights, self.sums, self.number = (), (), 0
         self._model = types.SimpleNamespace(
             accumulation=types.SimpleNamespace(reset='reset') if config.accumulates else None,
-            savers=types.SimpleNamespace(newest='newest', best='best'),
+            finite_weights='finite',
             global_step='number',
         )
 
@@ -164,12 +168,12 @@ class Machine(checkpoints.Checkpoints):
         """Does what a session does with the handles of `_model`."""
         if fetch == 'reset':
             self.sums = ()
-        return self.number
+        return self.number or fetch == 'finite'
 
-    def _save(self, saver, directory, state):
-        setattr(self._disk, saver, (state, self.weights, self.sums, self.number))
+    def _save(self, folder, directory, state, passing=None):
+        setattr(self._disk, folder, (state, self.weights, self.sums, self.number))
         self._hook('saved', state)
-        return saver
+        return folder
 
     def _find_best(self, state):
         best = self._disk.best
@@ -178,6 +182,7 @@ class Machine(checkpoints.Checkpoints):
     def go_back(self, state):
         if self._find_best(state):
             self.weights = self._disk.best[1]
+        return bool(self._find_best(state))
 
     def restore(self):
         """Returns the State of the newest checkpoint after loading it, or the initial one."""
@@ -197,8 +202,8 @@ class Machine(checkpoints.Checkpoints):
             rate = run.learning_rate(state, number)
             self.weights += (Update(number, state.epoch, step.index, self.sums, rate),)
             self.sums, self.number = (), self.number + 1
-            update = handles.UpdateResult(self.number, 1.0, ())
-        return handles.StepResult(batch, update, None)
+            update = handles.UpdateResult(self.number, 1.0, (), True)
+        return handles.StepResult(batch, update, None, None)
 
     def run_inference(self, run, data_set, feed):
         """Does what DeepSpeech.run_inference does."""
@@ -232,11 +237,14 @@ def train(config, corpora, unreadable, disk, interruption=(MANY, Killed)):
     machine = Machine(config, sets, disk, hook)
     queue = types.SimpleNamespace(enqueue=lambda *_: None, close=lambda *_: None)
     model = types.SimpleNamespace(
-        queues=[queue] * len(sets.with_queues()), towers=[], global_step='number'
+        queues=[queue] * len(sets.with_queues()),
+        towers=[],
+        global_step='number',
+        accumulation=machine._model.accumulation,
     )
     nothing = mock.MagicMock()
     run = DeepSpeech.Run(
-        *(config, None, sets, machine, model, machine, nothing, nothing, stop, hook), language=None
+        *(config, None, sets, model, nothing, nothing, stop, hook), None, machine, machine
     )
     with (
         mock.patch.multiple(
@@ -247,7 +255,7 @@ def train(config, corpora, unreadable, disk, interruption=(MANY, Killed)):
         ),
         mock.patch.object(data_sets.DataSet, 'read', read),
         mock.patch.object(data_sets.log, 'warning'),
-        mock.patch.object(feeder, 'CLOSED_CHECK_S', 0.002),
+        mock.patch.object(feeder, 'CHECK_S', 0.002),
     ):
         DeepSpeech.train(run, machine.restore())
     return machine.weights
