@@ -59,7 +59,7 @@ def test_a_second_run_is_refused_and_told_who_has_the_folder(tmp_path):
     with folder_lock.held(settings_of(tmp_path)):
         message = refusal(tmp_path)
         assert message.startswith(
-            'ds_checkpoint_dir: another run writes into %s (process %d on %s, started 20'
+            'ds_checkpoint_dir: another run writes into %s (process %d on %s, running since 20'
             % (tmp_path, os.getpid(), processes.this().host)
         )
         assert message.endswith('if it no longer runs, remove %s/run.lock' % tmp_path)
@@ -85,7 +85,7 @@ def test_the_lock_of_a_process_that_has_ended_is_taken_over(tmp_path, caplog):
         assert json.loads(path.read_text())['start'] == processes.this().start
         assert os.listdir(tmp_path) == ['run.lock']
     assert caplog.messages[-1] == (
-        '%s: the run that had the folder has ended (process %d on %s, started '
+        '%s: the run that had the folder has ended (process %d on %s, running since '
         '2026-12-01 13:00:00+00:00)' % (path, os.getpid(), processes.this().host)
     )
     assert os.listdir(tmp_path) == []
@@ -93,7 +93,7 @@ def test_the_lock_of_a_process_that_has_ended_is_taken_over(tmp_path, caplog):
 
 def test_the_lock_of_another_machine_is_respected(tmp_path):
     lock_of(tmp_path, ENDED._replace(host='elsewhere', pid=7))
-    assert '(process 7 on elsewhere, started 2026-12-01' in refusal(tmp_path)
+    assert '(process 7 on elsewhere, running since 2026-12-01' in refusal(tmp_path)
 
 
 @pytest.mark.parametrize(

