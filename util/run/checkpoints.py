@@ -42,7 +42,7 @@ class Checkpoints:
         self._config, self._session, self._model = config, session, model
         self._data_sets, self._hook, self._ruined = data_sets, hook, ruined
         self._doubted = None  # the restored checkpoint, until its weights have given a finite loss
-        self._newest = None  # the checkpoint that was restored or saved last
+        self._last = None  # the checkpoint that was restored or saved last
         self._timed = None  # a checkpoint that is removed once there is a newer one
         self._saved_at = time.monotonic()
         self._best_dir = checkpoint_files.best_dir(config.checkpoint_dir)
@@ -70,12 +70,12 @@ class Checkpoints:
             times = [os.path.getmtime(path + '.index') for path in others]
             saver.set_last_checkpoints_with_time(list(zip(others, times)))
         state = state._replace(timed=int(timed))
-        self._newest = self._save(saver, self._config.checkpoint_dir, state)
-        if passing and passing != self._newest:
+        self._last = self._save(saver, self._config.checkpoint_dir, state)
+        if passing and passing != self._last:
             checkpoint_files.remove(passing)
-        self._timed = self._newest if timed else None
+        self._timed = self._last if timed else None
         self._saved_at = time.monotonic()
-        return self._newest
+        return self._last
 
     def due_by_time(self) -> bool:
         """Tells whether the last checkpoint was saved `ds_checkpoint_secs` ago."""
@@ -103,7 +103,7 @@ class Checkpoints:
             % (
                 message,
                 self._config.learning_rate,
-                '; ds_restore_checkpoint=1 goes on from %s' % self._newest if self._newest else '',
+                '; ds_restore_checkpoint=1 goes on from %s' % self._last if self._last else '',
             )
         )
 
@@ -212,7 +212,7 @@ class Checkpoints:
             state = schedule.State(*[value.item() for value in session.run(model.state.variables)])
             if model.state.variables.epoch in missing:
                 state = self._state_of_the_notebook(path)
-        self._doubted = self._newest = path
+        self._doubted = self._last = path
         self._timed = path if state.timed else None
         if config.training_iters and not session.run(model.finite_weights):
             raise self.failure('the weights are not finite %s' % reports.place(state))
@@ -376,7 +376,7 @@ class Checkpoints:
         if path:
             self._restore_weights(path)
             loss, rate = measure()
-            self._restore_weights(self._newest)
+            self._restore_weights(self._last)
         after = schedule.with_dev_set(state, dev_set, loss, rate)
         reports.log_other_dev_set(state, after, path)
         return after
