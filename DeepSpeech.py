@@ -615,9 +615,10 @@ def export(config, alphabet, weights, model_description=None, example=None):
     Returns:
       Path of the exported version.
     Raises:
-      TrainingError: the model cannot be written.
+      TrainingError: the model cannot be written, or a weight is not finite.
     Source: the notebook's export, which had no lengths and padded with 0, the space's label.
     """
+    export_folder.check_finite(config.export_dir, weights)
     if config.rnn_impl == 'cudnn':  # the exported model runs everywhere
         config = dataclasses.replace(config, rnn_impl='own')
     config = dataclasses.replace(config, beam_width=config.export_beam_width)

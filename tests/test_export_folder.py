@@ -4,8 +4,10 @@ import os
 import platform
 import re
 
+import numpy as np
 import pytest
 
+from util import errors
 from util.run import export_folder
 
 
@@ -21,6 +23,14 @@ def publish(folder, remove_older=False):
         os.makedirs(version.unfinished)
         (folder / os.path.basename(version.unfinished) / 'saved_model.pb').write_text('a new one')
     return os.path.relpath(version.path, folder)
+
+
+@pytest.mark.parametrize('value', [np.nan, np.inf])
+def test_weights_that_are_not_finite_are_named(value):
+    weights = {'h1': np.ones([2, 3], np.float32), 'b1': np.array([1, value], np.float32)}
+    with pytest.raises(errors.TrainingError, match='as not all values of b1 are finite numbers'):
+        export_folder.check_finite('export', weights)
+    export_folder.check_finite('export', {'h1': weights['h1']})
 
 
 def test_a_number_that_was_taken_is_passed_over(tmp_path):

@@ -7,8 +7,11 @@ import logging
 import os
 import re
 import shutil
+from collections.abc import Mapping
 
-from util import files, log as run_log, processes
+import numpy as np
+
+from util import errors, files, log as run_log, processes
 from util.tf1 import tf
 
 log = logging.getLogger('DeepSpeech')
@@ -27,6 +30,23 @@ class Version:
     def __init__(self, unfinished: str):
         self.unfinished = unfinished
         self.path: str | None = None
+
+
+def check_finite(export_dir: str, weights: Mapping[str, np.ndarray]) -> None:
+    """Checks that weights can be exported.
+
+    Args:
+      export_dir: for the message.
+      weights: {name of the variable: float32 array}.
+    Raises:
+      TrainingError: a value is not finite.
+    """
+    bad = [name for name, values in weights.items() if not np.isfinite(values).all()]
+    if bad:
+        raise errors.TrainingError(
+            'ds_export_dir: no model is exported to %s, as not all values of %s are finite numbers'
+            % (export_dir, ', '.join(sorted(bad)))
+        )
 
 
 @contextlib.contextmanager
