@@ -679,8 +679,8 @@ def _checked_path(name, value):
     """
     if not value:
         return value
-    paths = value.split(',') if name in PATH_LISTS else [value]
-    paths = [os.path.expanduser(path.strip()) for path in paths]
+    given = _items(value) if name in PATH_LISTS else [value]
+    paths = [os.path.expanduser(path) for path in given]
     for path in paths:
         if path.startswith('~'):
             raise errors.ConfigError(
@@ -693,7 +693,7 @@ def _checked_path(name, value):
             raise errors.ConfigError(
                 '%s%s must be a path in UTF-8, got %s' % (PREFIX, name, path)
             ) from None
-    return ','.join(paths) if '~' in value else value
+    return value if paths == given else ','.join(paths)
 
 
 def _project_file(*parts):
@@ -937,7 +937,13 @@ def show(value: object) -> str:
 
 def help_text() -> str:
     """Returns the text of `--help`: each setting with its meaning, type, default and unit."""
-    lines = ['Settings, in the environment or in the JSON file of ds_config:', '']
+    lines = [
+        'Exit status: 0 if all is done, 1 after an error, 2 after a wrong argument, 130 after an',
+        'interruption (Ctrl-C, SIGTERM, SIGHUP), whose last line says what was saved.',
+        '',
+        'Settings, in the environment or in the JSON file of ds_config:',
+        '',
+    ]
     for name, kind, default, unit, meaning, _ in table_rows():
         lines.append('%-24s %s' % (name, meaning.replace('`', '')))
         details = '%s, default %s' % (kind, default.replace('`', '') or 'empty')
