@@ -254,7 +254,7 @@ def read_raw(path: str, rate: int, byte_order: str | None) -> tuple[np.ndarray, 
       AudioError: the file has an odd number of bytes.
       OSError: it cannot be read.
     """
-    with open(path, 'rb') as file:
+    with files.open_regular(path, mode='rb') as file:
         content = file.read()
     if len(content) % 2:
         raise audio.AudioError('%d bytes, expected two for each sample' % len(content))

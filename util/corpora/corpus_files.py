@@ -93,6 +93,12 @@ def find_file(folder: str, name: str) -> str | None:
     return None
 
 
+def leads_out(name: str) -> bool:
+    """Tells whether a path that a corpus's own list states would lead out of the corpus, to where
+    nobody who downloads it expects a file to be read."""
+    return os.path.isabs(name) or '..' in name.split(os.sep) or '\0' in name
+
+
 def read_lines(path: str) -> list[str]:
     """Returns the lines of a text file in UTF-8 without line ends; empty lines are left out.
 
