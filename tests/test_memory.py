@@ -35,10 +35,6 @@ def test_the_largest_batch_counts_the_padding(order, size, expected):
     assert frames <= len(expected) * max(expected)
 
 
-def test_an_empty_set_has_no_largest_batch():
-    assert memory.largest_batch(make_set([], 'dev')) is None
-
-
 def batch_of(lengths, name='train'):
     return memory.largest_batch(make_set(lengths, name, batch_size=len(lengths)))
 

@@ -32,7 +32,7 @@ EVALUATION = (2.5, 0.5, 6.0, 14.0)
 TRAINING = {'lstm': (2.5, 1.0, 26.0, 14.0), 'vanilla': (2.5, 1.0, 6.0, 14.0)}
 LIMITS = ((resource.RLIMIT_AS, 'VmSize'), (resource.RLIMIT_DATA, 'VmData'))  # and what they limit
 RESERVE_BYTES = 1 << 30  # of these limits, which a trial leaves to what it lacks beside a run
-OUT_OF_MEMORY = 3  # exit status of a trial; a process that gets no memory may also be killed
+OUT_OF_MEMORY = 3  # exit status of a trial; mostly a signal ends a process without memory
 
 
 class LargestBatch(NamedTuple):
@@ -76,19 +76,19 @@ def check(config, alphabet, data_sets, build, stop) -> None:
     Raises:
       TrainingError: memory runs out; the message names the longest utterance and a batch size.
     """
-    batch = largest_batch(data_sets.train, config.batch_order)
-    if not config.training_iters or not batch:
+    parts = [part for stage in data_sets.stages for part in stage.parts]
+    found = [largest_batch(part, config.batch_order) for part in parts if len(part)]
+    if not config.training_iters or not found:
         return
-    longest = batch.longest
+    longest = max((batch.longest for batch in found), key=lambda example: example.n_steps)
     log.info(
         'the longest training utterance is %s: %.1f s, %d time steps',
         *(longest.utterance.name, longest.seconds, longest.n_steps),
     )
-    available, needed = available_bytes(), step_bytes(config, batch, alphabet.n_character)
-    for other in filter(None, map(largest_batch, (data_sets.dev, data_sets.test))):
-        size = step_bytes(config, other, alphabet.n_character)
-        if size > needed:
-            batch, needed = other, size
+    found += [largest_batch(other) for other in (data_sets.dev, data_sets.test) if len(other)]
+    sizes = [step_bytes(config, batch, alphabet.n_character) for batch in found]
+    available, needed = available_bytes(), max(sizes)
+    batch = found[sizes.index(needed)]
     on_gpus = bool(gpu.get_available_gpus())
     if not on_gpus and needed < TRIED_SHARE * available:
         return
@@ -140,17 +140,15 @@ def shortage_named(set_name: str, step: records.Step | None = None) -> Iterator[
 # The largest batch and its memory
 
 
-def largest_batch(data_set, order: str = 'sorted') -> LargestBatch | None:
-    """Returns the largest batch of a data set in frames, padding included; None if it is empty.
+def largest_batch(data_set, order: str = 'sorted') -> LargestBatch:
+    """Returns the largest batch of a data set in frames, padding included.
 
     Args:
-      data_set: DataSet.
+      data_set: DataSet that has utterances.
       order: 'sorted': the batches are always the same ones; otherwise: the longest utterances may
         meet in a batch.
     """
     by_length = sorted(data_set.examples, key=lambda example: example.n_steps)
-    if not by_length:
-        return None
     size = data_set.step_size
     batches = [by_length[-size:]]
     if order == 'sorted':
@@ -199,8 +197,9 @@ def _try_in_a_process(config, alphabet, batch, build, stop):
 def _trial_process(config, alphabet, batch, build, started):
     """Tries a step, and ends the process with OUT_OF_MEMORY if memory runs out; this is all that
     the child process does."""
+    signal.set_wakeup_fd(-1)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
+        signal.signal(number, signal.SIG_IGN)  # the parent process ends it
     with contextlib.suppress(OSError), open('/proc/self/oom_score_adj', 'w') as file:
         file.write('1000')  # if the kernel ends a process for want of memory, then this one
     for limit, _ in LIMITS:  # the threads that read utterances will need memory, too
@@ -222,7 +221,9 @@ def _try_here(config, alphabet, batch, build, stop=None, started=None):
             if started:
                 started.set()
             session.run(_fetches(model, batch), _feed(config, alphabet, model, batch))
-    except (tf.errors.ResourceExhaustedError, MemoryError):
+    except tf.errors.InvalidArgumentError:
+        raise
+    except (tf.errors.OpError, MemoryError, RuntimeError):  # the libraries have names of their own
         return False
     return True
 
