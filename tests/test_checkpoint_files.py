@@ -487,6 +487,17 @@ def test_with_a_description_the_geometry_counts_as_well(tmp_path):
     )
 
 
+def test_a_damaged_state_file_is_said(tmp_path, caplog):
+    path = save_described(tmp_path)
+    checkpoint_files.check_newest(settings_of_shapes(tmp_path), text.Alphabet('abc'))
+    assert not caplog.messages
+    (tmp_path / 'checkpoint').write_bytes(bytes(10))
+    checkpoint_files.check_newest(settings_of_shapes(tmp_path), text.Alphabet('abc'))
+    assert caplog.messages == [
+        '%s/checkpoint is damaged; the newest checkpoint by its number is %s' % (tmp_path, path)
+    ]
+
+
 def test_without_a_checkpoint_there_is_nothing_to_check(tmp_path):
     checkpoint_files.check_newest(settings_of_shapes(tmp_path), text.Alphabet('abc'))
 

@@ -195,6 +195,9 @@ def check_newest(config: settings.Config, alphabet: text.Alphabet) -> None:
     path = newest_whole(config.checkpoint_dir)
     if not path:
         return
+    state = os.path.join(config.checkpoint_dir, checkpoint_io.STATE)
+    if os.path.lexists(state) and not checkpoint_io.listed(config.checkpoint_dir):
+        log.warning('%s is damaged; the newest checkpoint by its number is %s', state, path)
     # The description comes first, as it names settings of which the geometry has only the sum.
     there = description(path)
     if there:
