@@ -710,7 +710,8 @@ def train(run: Run, state: schedule.State) -> schedule.State:
             state, dev_outcome = validate(run, state, dev_feed)
             if not schedule.is_best(state):
                 run.checkpoints.save(state)
-            _log_epoch(run, state, train_outcome, dev_outcome, learning_rate)
+            if state.epoch_done:  # 0 in the checkpoints of older versions
+                _log_epoch(run, state, train_outcome, dev_outcome, learning_rate)
         for stage in range(state.stage, len(config.stages)):
             if stage > state.stage:
                 state = _begin_stage(run, state)

@@ -16,8 +16,8 @@ class State(NamedTuple):
 
     epoch: int  # number of epochs that are done
     epoch_step: int  # number of steps that are done of the next epoch
-    # of these steps, or of the whole epoch that has just ended until the next one begins
-    epoch_done: int  # number of utterances
+    # of these steps, or until they begin, of all steps of the epoch that has just ended
+    epoch_done: int  # number of utterances, without those that were left out
     epoch_loss: float  # sum of the CTC losses of these utterances
     order: int  # checksum of the order of the utterances in this epoch
     validated: int  # last epoch whose validation is done, or was not due
