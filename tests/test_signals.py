@@ -2,11 +2,14 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 
 import pytest
 
+from helpers import PROJECT
 from util import errors
 from util.run import signals
 
@@ -140,3 +143,34 @@ def test_no_thread_and_no_file_is_left(stop):
     with stop.installed():
         assert counts() != before
     assert counts() == before
+
+
+def test_a_second_signal_ends_a_process_that_is_in_a_long_call():
+    """The main thread waits in C, where it can't see a signal; here by a mask."""
+    code = (
+        'import signal, sys, threading\n'
+        'from util.run import signals\n'
+        'signals.END_S = 0.1\n'
+        'stop = signals.StopRequest()\n'
+        'with stop.installed(), stop.deferred():\n'
+        '    threading.Thread(target=signal.pause, daemon=True).start()\n'
+        '    signal.pthread_sigmask(signal.SIG_BLOCK, signals.SIGNALS)\n'
+        '    print("ready", flush=True)\n'
+        '    threading.Event().wait()\n'
+    )
+    process = subprocess.Popen(
+        [sys.executable, '-c', code],
+        cwd=PROJECT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == 'ready\n'
+    process.send_signal(signal.SIGTERM)
+    assert (
+        process.stderr.readline()
+        == 'SIGTERM: stopping after this step; a second signal stops at once\n'
+    )
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=100)[1].endswith('interrupted: nothing was saved\n')
+    assert process.returncode == signals.STATUS

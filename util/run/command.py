@@ -111,7 +111,6 @@ def _use_utf8():
     may be unable to open a file with an accent in its name.
     """
     if sys.getfilesystemencoding() != 'utf-8':
-        sys.stdout.flush()
         os.execv(sys.executable, [sys.executable, '-X', 'utf8', *sys.orig_argv[1:]])
 
 

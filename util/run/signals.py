@@ -120,7 +120,7 @@ class StopRequest:
                     )
                 received += len(asked)
             elif received > 1:
-                end_process('ended at once by a second signal')
+                end_process(self.outcome)
             elif not (self._deferred or self._finished):
                 signal.pthread_kill(threading.main_thread().ident, _REPEATED)
 
@@ -142,11 +142,12 @@ def end_process(outcome: str, stream: int = 2) -> None:
     """Ends the process as an interrupted one, without any cleaning up.
 
     Args:
-      outcome: what to tell the user.
+      outcome: what to tell the user; empty for a tool, which has nothing to save.
       stream: file descriptor for this line.
     """
+    line = 'interrupted' + (': ' + outcome if outcome else '') + '\n'
     with contextlib.suppress(OSError):
-        os.write(stream, ('interrupted: %s\n' % outcome).encode())
+        os.write(stream, line.encode())
     os._exit(STATUS)
 
 
