@@ -140,8 +140,8 @@ class Transcript:
 
     def read(self, content):
         """Cleans a transcript; what is clean must stay as it is."""
-        for encoding in ('utf-8', 'utf-16-le'):
-            words = content.decode(encoding, 'surrogatepass' if encoding != 'utf-8' else 'replace')
+        even = content[: len(content) // 2 * 2]
+        for words in (content.decode(errors='replace'), even.decode('utf-16-le', 'replace')):
             cleaned, unknown = text.clean_transcript(words, ALPHABET)
             assert text.clean_transcript(cleaned, ALPHABET) == (cleaned, unknown)
             if not unknown:
