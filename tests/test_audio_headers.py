@@ -214,3 +214,26 @@ def test_hostile_chunks_end_soon(tmp_path):
         assert audio_headers.promise(file.fileno()) is None
     path.write_bytes(b'RIFF\xff\xff\xff\xffWAVEfmt \xf0\xff\xff\x7f' + bytes(100))
     assert all(message.startswith('not an audio file') for message in reasons(path))
+
+
+@pytest.mark.parametrize(
+    'content',
+    [
+        b'.snd',
+        b'dns.\0\0\0',
+        b'RIFF',
+        b'OggS\0',
+        b'ID3\4',
+        b'\xff\xfb',
+        b'riff' + b'\xff' * 60,
+        b'riff' + bytes(36) + b'junk' + bytes(12) + b'\xff' * 7 + b'\x7f' + bytes(100),
+        b'caff' + bytes(4) + b'junk\x7f' + b'\xff' * 7 + bytes(20),
+        b'caff' + bytes(4) + b'junk' + b'\xff' * 8 + bytes(20),
+    ],
+)
+def test_headers_that_are_cut_or_lead_far_beyond_the_file(tmp_path, content):
+    path = tmp_path / 'a.wav'
+    path.write_bytes(content)
+    with open(path, 'rb') as file:
+        assert audio_headers.promise(file.fileno()) is None
+    assert len(reasons(path)) == 4

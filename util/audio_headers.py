@@ -69,9 +69,9 @@ def _chunks(descriptor, head, size) -> Iterator[tuple[bytes, int, int]]:
         name, length = header.unpack(content)
         length -= counted
         yield name[:4], position + header.size, length
-        if length < 0:
-            return
         position += header.size + -(-length // step) * step
+        if length < 0 or position > size:
+            return
 
 
 def _checked(descriptor, head, start, said, said_elsewhere, size):
@@ -81,13 +81,17 @@ def _checked(descriptor, head, start, said, said_elsewhere, size):
         said, long = said_elsewhere, True
     if not 0 < said < (LONGEST if long else PLACEHOLDER):
         return None
-    behind = os.pread(descriptor, 5, start + said)  # a byte may fill up an odd length
-    joined = head[:4] in (behind[:4], behind[1:])
+    joined = False
+    if start + said < size:
+        behind = os.pread(descriptor, 5, start + said)  # a byte may fill up an odd length
+        joined = head[:4] in (behind[:4], behind[1:])
     return Promise(max(0, min(said, size - start)), said, joined)
 
 
 def _au(descriptor, head, size):
     """Returns the Promise of an AU file."""
+    if len(head) < 12:
+        return None
     start, said = struct.unpack('>II' if head.startswith(b'.snd') else '<II', head[4:12])
     return _checked(descriptor, head, start, said, None, size)
 

@@ -20,6 +20,7 @@ from util.feeding import cache, linked
 log = logging.getLogger(__name__)
 
 FEATURES_VERSION = 1  # increased when util/audio.py changes, so that old caches are not used
+STEPS_OFF = 30  # time steps by which a header may be wrong, as those of MP3 files are
 NAMED_EXCLUSIONS = 100  # excluded utterances that the log names; the others are only counted
 
 
@@ -414,6 +415,11 @@ class DataSet:
         if frames is None:
             state = self.features and self.features.state(example.utterance)
             frames = _compute_features(example.utterance, self._config)
+            if abs(len(frames) - example.n_steps) > STEPS_OFF:
+                raise audio.AudioError(
+                    '%d time steps, but %d when its header was read; the file has changed'
+                    % (len(frames), example.n_steps)
+                )
             if state:
                 self.features.put(example.utterance, frames, state)
         return frames
