@@ -141,6 +141,14 @@ def make_sets(config, corpora):
     return data_sets.DataSets(train, dev, dev, stages=stages)
 
 
+_QUEUE = types.SimpleNamespace(enqueue=lambda *_: None, close=lambda *_: None)
+
+
+def record(kind, **values):
+    """Returns a NamedTuple with these values; its other fields are None."""
+    return kind(**{**dict.fromkeys(kind._fields), **values})
+
+
 class Disk:
     """What outlives a run: the newest and the best checkpoint, each (State, weights, sums)."""
 
@@ -150,21 +158,37 @@ class Disk:
 class Machine(checkpoints.Checkpoints):
     """Made-up weights and sums, and checkpoints of them on a Disk; stands in for a session, too."""
 
+    _newest, _best, _best_dir = 'newest', 'best', ''
+    _doubted = _last = _timed = None
+
     def __init__(self, config, sets, disk, hook):
         self._config, self._data_sets, self._hook, self._disk = config, sets, hook, disk
-        self._session, self._best_dir = self, ''
+        self._session = self
         self.weights, self.sums, self.number = (), (), 0
         self._model = types.SimpleNamespace(
             accumulation=types.SimpleNamespace(reset='reset') if config.accumulates else None,
             savers=types.SimpleNamespace(newest='newest', best='best'),
             global_step='number',
+            queues=[_QUEUE] * len(sets.with_queues()),
+            towers=[],
         )
+
+    @property
+    def model(self):
+        """Returns what stands in for the handles.Model."""
+        return self._model
 
     def run(self, fetch):
         """Does what a session does with the handles of `_model`."""
         if fetch == 'reset':
             self.sums = ()
         return self.number
+
+    def save(self, state, timed=False):
+        return self._save('newest', '', state)
+
+    def due_by_time(self):
+        return False
 
     def _save(self, saver, directory, state):
         setattr(self._disk, saver, (state, self.weights, self.sums, self.number))
@@ -178,6 +202,8 @@ class Machine(checkpoints.Checkpoints):
     def go_back(self, state):
         if self._find_best(state):
             self.weights = self._disk.best[1]
+            return True
+        return False
 
     def restore(self):
         """Returns the State of the newest checkpoint after loading it, or the initial one."""
@@ -192,13 +218,13 @@ class Machine(checkpoints.Checkpoints):
         if step.examples:
             names = tuple(example.utterance.name for example in step.examples)
             self.sums += ((names, step.weight),)
-            batch = handles.BatchResult(float(len(names)), (), ())
+            batch = record(handles.BatchResult, loss=float(len(names)), shapes=())
         if step.ends_update and self.sums:
             rate = run.learning_rate(state, number)
             self.weights += (Update(number, state.epoch, step.index, self.sums, rate),)
             self.sums, self.number = (), self.number + 1
-            update = handles.UpdateResult(self.number, 1.0, ())
-        return handles.StepResult(batch, update, None)
+            update = record(handles.UpdateResult, number=self.number, loss=1.0)
+        return record(handles.StepResult, batch=batch, update=update)
 
     def run_inference(self, run, data_set, feed):
         """Does what DeepSpeech.run_inference does."""
@@ -230,13 +256,10 @@ def train(config, corpora, unreadable, disk, interruption=(MANY, Killed)):
 
     sets = make_sets(config, corpora)
     machine = Machine(config, sets, disk, hook)
-    queue = types.SimpleNamespace(enqueue=lambda *_: None, close=lambda *_: None)
-    model = types.SimpleNamespace(
-        queues=[queue] * len(sets.with_queues()), towers=[], global_step='number'
-    )
     nothing = mock.MagicMock()
     run = DeepSpeech.Run(
-        *(config, None, sets, machine, model, machine, nothing, nothing, stop, hook), language=None
+        *(config, None, sets, machine, machine.model, machine),
+        *(nothing, nothing, stop, hook, None),
     )
     with (
         mock.patch.multiple(
@@ -247,7 +270,7 @@ def train(config, corpora, unreadable, disk, interruption=(MANY, Killed)):
         ),
         mock.patch.object(data_sets.DataSet, 'read', read),
         mock.patch.object(data_sets.log, 'warning'),
-        mock.patch.object(feeder, 'CLOSED_CHECK_S', 0.002),
+        mock.patch.object(feeder, 'CHECK_S', 0.002, create=True),
     ):
         DeepSpeech.train(run, machine.restore())
     return machine.weights
