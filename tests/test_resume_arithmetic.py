@@ -8,7 +8,6 @@ learning rates. Hypothesis draws settings, corpora and interruptions.
 import contextlib
 import logging
 import math
-import time
 import types
 import zlib
 from typing import NamedTuple
@@ -142,6 +141,14 @@ def make_sets(config, corpora):
     return data_sets.DataSets(train, dev, dev, stages=stages)
 
 
+_QUEUE = types.SimpleNamespace(enqueue=lambda *_: None, close=lambda *_: None)
+
+
+def record(kind, **values):
+    """Returns a NamedTuple with these values; its other fields are None."""
+    return kind(**{**dict.fromkeys(kind._fields), **values})
+
+
 class Disk:
     """What outlives a run: the newest and the best checkpoint, each (State, weights, sums)."""
 
@@ -151,29 +158,42 @@ class Disk:
 class Machine(checkpoints.Checkpoints):
     """Made-up weights and sums, and checkpoints of them on a Disk; stands in for a session, too."""
 
+    _newest, _best, _best_dir = 'newest', 'best', ''
+    _doubted = _last = _timed = None
+
     def __init__(self, config, sets, disk, hook):
         self._config, self._data_sets, self._hook, self._disk = config, sets, hook, disk
-        self._session, self._best_dir = self, ''
-        self._newest, self._best, self._last = 'newest', 'best', None
-        self._doubted = self._ruined = self._timed = None
-        self._saved_at = time.monotonic()
+        self._session = self
         self.weights, self.sums, self.number = (), (), 0
         self._model = types.SimpleNamespace(
             accumulation=types.SimpleNamespace(reset='reset') if config.accumulates else None,
-            finite_weights='finite',
+            savers=types.SimpleNamespace(newest='newest', best='best'),
             global_step='number',
+            queues=[_QUEUE] * len(sets.with_queues()),
+            towers=[],
         )
+
+    @property
+    def model(self):
+        """Returns what stands in for the handles.Model."""
+        return self._model
 
     def run(self, fetch):
         """Does what a session does with the handles of `_model`."""
         if fetch == 'reset':
             self.sums = ()
-        return self.number or fetch == 'finite'
+        return self.number
 
-    def _save(self, folder, directory, state, passing=None):
-        setattr(self._disk, folder, (state, self.weights, self.sums, self.number))
+    def save(self, state, timed=False):
+        return self._save('newest', '', state)
+
+    def due_by_time(self):
+        return False
+
+    def _save(self, saver, directory, state):
+        setattr(self._disk, saver, (state, self.weights, self.sums, self.number))
         self._hook('saved', state)
-        return folder
+        return saver
 
     def _find_best(self, state):
         best = self._disk.best
@@ -182,7 +202,8 @@ class Machine(checkpoints.Checkpoints):
     def go_back(self, state):
         if self._find_best(state):
             self.weights = self._disk.best[1]
-        return bool(self._find_best(state))
+            return True
+        return False
 
     def restore(self):
         """Returns the State of the newest checkpoint after loading it, or the initial one."""
@@ -197,13 +218,13 @@ class Machine(checkpoints.Checkpoints):
         if step.examples:
             names = tuple(example.utterance.name for example in step.examples)
             self.sums += ((names, step.weight),)
-            batch = handles.BatchResult(float(len(names)), (), ())
+            batch = record(handles.BatchResult, loss=float(len(names)), shapes=())
         if step.ends_update and self.sums:
             rate = run.learning_rate(state, number)
             self.weights += (Update(number, state.epoch, step.index, self.sums, rate),)
             self.sums, self.number = (), self.number + 1
-            update = handles.UpdateResult(self.number, 1.0, (), True)
-        return handles.StepResult(batch, update, None, None)
+            update = record(handles.UpdateResult, number=self.number, loss=1.0)
+        return record(handles.StepResult, batch=batch, update=update)
 
     def run_inference(self, run, data_set, feed):
         """Does what DeepSpeech.run_inference does."""
@@ -235,16 +256,10 @@ def train(config, corpora, unreadable, disk, interruption=(MANY, Killed)):
 
     sets = make_sets(config, corpora)
     machine = Machine(config, sets, disk, hook)
-    queue = types.SimpleNamespace(enqueue=lambda *_: None, close=lambda *_: None)
-    model = types.SimpleNamespace(
-        queues=[queue] * len(sets.with_queues()),
-        towers=[],
-        global_step='number',
-        accumulation=machine._model.accumulation,
-    )
     nothing = mock.MagicMock()
     run = DeepSpeech.Run(
-        *(config, None, sets, model, nothing, nothing, stop, hook), None, machine, machine
+        *(config, None, sets, machine.model, nothing, nothing, stop, hook, None),
+        *(machine, machine),
     )
     with (
         mock.patch.multiple(
