@@ -469,3 +469,11 @@ def test_silence_works_without_a_standard_error(tmp_path):
     code = 'from util import config\nwith config.silenced_tensorflow(): print("inside")'
     shell = 'import os, sys; os.close(2); os.execv(sys.executable, [sys.executable, "-c", %r])'
     assert python(shell % code, tmp_path).stdout == 'inside\n'
+
+
+def test_a_working_folder_that_was_removed_is_no_matter(tmp_path, monkeypatch):
+    (tmp_path / 'gone').mkdir()
+    monkeypatch.chdir(tmp_path / 'gone')
+    (tmp_path / 'gone').rmdir()
+    config, _ = settings.load({})
+    assert config.dataset_path == os.path.join(settings.PROJECT_DIR, 'data', 'digits')
