@@ -531,3 +531,11 @@ def test_a_default_below_an_unknown_home_folder_is_refused(monkeypatch):
 def test_a_path_that_tensorflow_cannot_use_is_refused(name):
     message = error_of({'ds_' + name: 'caf\udce9'})
     assert message == 'ds_%s must be a path in UTF-8, got caf\\udce9' % name
+
+
+def test_a_working_folder_that_was_removed_is_no_matter(tmp_path, monkeypatch):
+    (tmp_path / 'gone').mkdir()
+    monkeypatch.chdir(tmp_path / 'gone')
+    (tmp_path / 'gone').rmdir()
+    config, _ = settings.load({})
+    assert config.dataset_path == os.path.join(settings.PROJECT_DIR, 'data', 'digits')

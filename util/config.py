@@ -665,7 +665,7 @@ def _config_path(from_environment):
     if 'config' in from_environment:
         return from_environment['config']
     if from_environment.get('importer', Config.importer) == 'digits':
-        return os.path.relpath(_project_file('data', 'digits', 'config.json'))
+        return _project_file('data', 'digits', 'config.json')
     return None
 
 
@@ -697,8 +697,12 @@ def _checked_path(name, value):
 
 
 def _project_file(*parts):
-    """Returns the path of a file that comes with the project."""
-    return os.path.join(PROJECT_DIR, *parts)
+    """Returns the path of a file that comes with the project, relative to the working folder."""
+    path = os.path.join(PROJECT_DIR, *parts)
+    try:
+        return os.path.relpath(path)
+    except FileNotFoundError:  # the working folder was removed
+        return path
 
 
 def _derive(values):
@@ -741,7 +745,7 @@ def _derive(values):
 def _default_dataset_path(importer):
     """Returns the default folder of an importer's corpus."""
     if importer == 'digits':
-        return os.path.relpath(_project_file('data', 'digits'))
+        return _project_file('data', 'digits')
     return os.path.join('.', 'data', importer)
 
 
