@@ -226,6 +226,20 @@ def test_what_tensorflow_left_when_it_was_killed_is_removed(trainer):
     assert set(os.listdir(trainer.directory)) == before
 
 
+@pytest.mark.parametrize('run, kept', [(7, [2, 3]), (8, [1, 2, 3])])
+def test_what_a_killed_run_did_not_remove_is_removed_later(trainer, monkeypatch, run, kept):
+    """The state file no longer lists it; where it is of another run, it stays."""
+    trainer.save(1)
+    trainer.save(2)
+    checkpoint_io.write_state(trainer.directory, ['model.ckpt-2'])
+    monkeypatch.setattr(checkpoint_files, 'run_of', lambda path: run if path[-1] == '1' else 7)
+    folder = checkpoint_io.Folder(trainer.directory, trainer.saver)
+    checkpoint_files.take_over(folder, trainer.directory)
+    folder.save(trainer.session, 3)
+    left = [name for name in os.listdir(trainer.directory) if name.endswith('.index')]
+    assert sorted(left) == ['model.ckpt-%d.index' % number for number in kept]
+
+
 # The state file
 
 

@@ -13,7 +13,7 @@ from util import errors
 from util.graph import run_state
 from util.run import checkpoint_files, checkpoint_io
 
-RUN = run_state.SCOPE + '/run'  # variable that tells the checkpoints of runs apart
+run_of = checkpoint_files.run_of  # tells the checkpoints of runs apart
 
 
 def newest_of_run(directory: str, run: int, count: int | None = None) -> list[str]:
@@ -63,12 +63,6 @@ def is_best_of(path: str, best: Best) -> bool:
     if there.dev_set and best.dev_set and there.dev_set != best.dev_set:
         return (there.run, there.best_epoch) == (best.run, best.best_epoch)
     return there.best_dev_loss == best.best_dev_loss
-
-
-def run_of(path: str) -> int:
-    """Returns the schedule.State.run of a checkpoint; 0 if it has none, as those of older
-    versions."""
-    return checkpoint_io.Reader(path).number(RUN) or 0
 
 
 def averaged_in(directory: str, setting: str = 'ds_restore_checkpoint') -> str | None:

@@ -60,10 +60,24 @@ def remove_all(directory: str) -> None:
 
 
 def take_over(folder: checkpoint_io.Folder, directory: str) -> None:
-    """Tells a Folder of the existing checkpoints in it, so that it removes old ones later. Those
-    that the state file does not list, where it lists others, are left alone."""
-    found = _listed(directory) or candidates(directory)
+    """Tells a Folder of the existing checkpoints in it, so that it removes old ones later.
+
+    Where the state file lists checkpoints, only those of the same run join them, which a killed run
+    had no time to remove; others are left alone.
+    """
+    found, listed = candidates(directory), _listed(directory)
+    if listed:
+        run = run_of(listed[0])
+        found = [path for path in found if path in listed or (run and run_of(path) == run)]
     folder.take_over([path for path in found if checkpoint_io.files_of(path)])
+
+
+def run_of(path: str) -> int:
+    """Returns the schedule.State.run of a checkpoint; 0 if it has none, as those of older versions
+    and damaged ones."""
+    with contextlib.suppress(Exception):  # the reader raises another one for each kind of damage
+        return checkpoint_io.Reader(path).number(run_state.SCOPE + '/run') or 0
+    return 0
 
 
 def value(path: str, variable: tf.Variable) -> Any:
