@@ -216,10 +216,11 @@ def test_an_exception_while_files_are_moved_leaves_a_whole_checkpoint(trainer, m
     assert value_in(path) == 20
 
 
-def test_what_tensorflow_left_when_it_was_killed_is_removed(trainer):
+def test_what_was_left_when_a_run_was_killed_is_removed(trainer):
     trainer.save(1)
     before = set(os.listdir(trainer.directory))
-    for name in ('model.ckpt-2.index.tempstate123', 'model.ckpt-2%s.tempstate9' % DATA):
+    remains = ('.index.tempstate123', DATA + '.tempstate9', DATA)  # the last without its index
+    for name in ['model.ckpt-2' + each for each in remains]:
         with open(os.path.join(trainer.directory, name), 'w') as file:
             file.write('half')
     trainer.folder.take_over([])

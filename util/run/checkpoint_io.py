@@ -232,6 +232,7 @@ class Folder:
         with contextlib.suppress(OSError):
             _finish(self._directory)
         _remove_tempstates(self._directory)
+        _remove_data_without_index(self._directory)
 
     def save(self, session: tf.Session, number: int, passing: str | None = None) -> str:
         """Saves a checkpoint, and removes the oldest if there are more than the saver keeps.
@@ -288,6 +289,17 @@ def _finish(directory):
         os.replace(os.path.join(unfinished, names[0]), os.path.join(directory, names[0]))
         files.sync(directory)
     shutil.rmtree(unfinished)
+
+
+def _remove_data_without_index(directory):
+    """Removes the data of checkpoints whose index is gone, which a run leaves that is killed while
+    it removes one."""
+    with contextlib.suppress(OSError):
+        names = os.listdir(directory)
+        for name in names:
+            match = re.fullmatch('(%s-[0-9]+)[.]data-[0-9]+-of-[0-9]+' % re.escape(BASENAME), name)
+            if match and match[1] + '.index' not in names:
+                files.remove(os.path.join(directory, name))
 
 
 def _remove_tempstates(directory):
