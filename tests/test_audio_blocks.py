@@ -82,7 +82,7 @@ def test_what_cannot_be_read(tmp_path, short_blocks):
     for name, words in (
         ('page.wav', 'not an audio file'),
         ('absent.wav', 'cannot be read: No such file'),
-        ('half.flac', 'damaged FLAC: 20480 samples, its header says 48000'),
+        ('half.flac', 'damaged audio'),
         ('nan.wav', 'not finite numbers'),
     ):
         with pytest.raises(audio.AudioError, match=words):
