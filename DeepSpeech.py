@@ -8,10 +8,16 @@ util/config.py; checkpoints, reports and logs are in util/run.
 In comments on shapes, B = batch_size, T = n_steps, F = n_features and R = T*B.
 """
 
+from util.run import command
+
+if __name__ == '__main__':
+    command.begin(goes_on=True)  # before the imports, which take seconds
+
 import argparse
 import contextlib
 import dataclasses
 import datetime
+import functools
 import json
 import logging
 import math
@@ -20,13 +26,14 @@ from typing import Any, NamedTuple
 
 import util
 from util import config as settings, errors, gpu, importers, log as run_log, records
-from util import text, website
+from util import text
 from util.feeding import feeder
 from util.graph import gradients, handles, layers, regularisation, rnn, run_state, serving
 from util.graph.layers import Dropout, variable_on_cpu
 from util.graph.variable_summaries import log_grads_and_vars, log_variable  # noqa: F401 - notebook's
 from util.run import checkpoint_files, checkpoints, decoding, reports, run_folder, schedule
-from util.run import description, export_folder, preflight, signals, summaries, warmup
+from util.run import description, export_folder, folder_lock, memory, network_size, preflight
+from util.run import signals, summaries, warmup
 from util.run.reports import (  # noqa: F401 - names of the notebook
     calculate_and_print_wer_report,
     collect_results,
@@ -37,6 +44,7 @@ from util.tf1 import tf
 log = logging.getLogger('DeepSpeech')
 
 COMPLETE = 'the training is complete; ds_restore_checkpoint=1 tests and exports'
+MAX_LEFT_OUT = 10  # batches in a row that are left out before `ds_nonfinite=skip` ends a run
 MAX_SEARCHES = 32  # limit of the beam searches of a batch that run at the same time
 
 
@@ -434,10 +442,17 @@ def _training_model(graph, config, alphabet, data_sets):
         )
     else:
         update, sums = _update(optimizer, averaged, avg_loss, global_step, config), None
+    of_the_run = checkpoint_files.of_the_run
+    trained = [
+        v
+        for v in tf.global_variables()
+        if v.dtype.base_dtype == tf.float32 and not of_the_run(v.op.name)
+    ]
     run_state.description_variable(description.to_json(description.describe(config, alphabet)))
     return handles.Model(
         graph=graph,
         queues=queues,
+        batch=batch,
         selector=selector,
         n_utterances=n_utterances,
         is_training=is_training,
@@ -446,10 +461,12 @@ def _training_model(graph, config, alphabet, data_sets):
         towers=towers,
         weights=tf.trainable_variables(),
         avg_loss=avg_loss,
+        finite_weights=gradients.all_finite(trained),
         update=update,
         accumulation=sums,
         global_step=global_step,
         state=run_state.state_variables(schedule.INITIAL_STATE, schedule.VARIABLE_NAMES),
+        initializer=tf.global_variables_initializer(),
         savers=_savers(config, global_step),
     )
 
@@ -469,7 +486,8 @@ def _dropout_seed(config, global_step, n_batches):
 
 
 def _update(optimizer, pairs, loss, global_step, config, last=None):
-    """Builds the update of the variables.
+    """Builds the update of the variables, which is left out if the loss or the gradients are not
+    finite.
 
     Args:
       pairs: list of (gradient, variable), each gradient float32 of its variable's shape.
@@ -478,15 +496,16 @@ def _update(optimizer, pairs, loss, global_step, config, last=None):
     Returns:
       handles.Update.
     """
+    finite = gradients.finite(pairs, loss)
     pairs = gradients.clip(pairs, config)
     if config.log_variables:
         log_grads_and_vars(pairs)
-    update = apply_gradients(optimizer, pairs, global_step)
+    update = gradients.applied_if(finite, lambda: apply_gradients(optimizer, pairs, global_step))
     with tf.control_dependencies([update, loss]):
         done = [update, loss] if last is None else [last()]
     with tf.control_dependencies(done):
         number = global_step.read_value()
-    return handles.Update(number, loss, tf.summary.merge_all())
+    return handles.Update(number, loss, tf.summary.merge_all(), finite)
 
 
 def _accumulating_update(optimizer, pairs, batch, loss, n_batches, global_step, config):
@@ -503,12 +522,13 @@ def _accumulating_update(optimizer, pairs, batch, loss, n_batches, global_step, 
     """
     sums = gradients.Accumulators([variable for _, variable in pairs], n_batches)
     weight = tf.placeholder_with_default(1.0, [], 'weight')
-    add = sums.add(pairs, loss, weight, *gradients.norm_and_scale(batch, config))
+    finite, norms = gradients.finite(pairs, loss), gradients.norm_and_scale(batch, config)
+    add = gradients.applied_if(finite, lambda: sums.add(pairs, loss, weight, *norms))
     reset = sums.reset()
     mean = sums.mean()
     # The reset comes last, as the mean and its loss are read from the sums.
     update = _update(optimizer, mean.gradients, mean.loss, global_step, config, last=sums.reset)
-    return update, handles.Accumulation(add, weight, n_batches, reset)
+    return update, handles.Accumulation(add, weight, n_batches, reset, finite)
 
 
 def _shapes(batch, towers):
@@ -595,9 +615,10 @@ def export(config, alphabet, weights, model_description=None, example=None):
     Returns:
       Path of the exported version.
     Raises:
-      TrainingError: the model cannot be written.
+      TrainingError: the model cannot be written, or a weight is not finite.
     Source: the notebook's export, which had no lengths and padded with 0, the space's label.
     """
+    export_folder.check_finite(config.export_dir, weights)
     if config.rnn_impl == 'cudnn':  # the exported model runs everywhere
         config = dataclasses.replace(config, rnn_impl='own')
     config = dataclasses.replace(config, beam_width=config.export_beam_width)
@@ -641,14 +662,14 @@ class Run(NamedTuple):
     config: settings.Config
     alphabet: text.Alphabet
     data_sets: Any  # data_sets.DataSets
-    session: Any  # tf.Session
     model: handles.Model
-    checkpoints: checkpoints.Checkpoints
     events: summaries.EventFiles
     record: run_folder.RunRecord
     stop: signals.StopRequest
     hook: Any  # as in `main`
     language: Any  # language.decoder.Decoder for a second search of the test, or None
+    session: Any  # tf.Session
+    checkpoints: checkpoints.Checkpoints
 
     def learning_rate(self, state, number):
         """Returns the learning rate of the next step.
@@ -682,16 +703,22 @@ def train(run: Run, state: schedule.State) -> schedule.State:
     """
     config = run.config
     with _feed_dev(run) as dev_feed:
+        state = _on_dev_set(run, state, dev_feed)
         if state.validated < state.epoch:  # the earlier run was interrupted during validation
-            state, _ = validate(run, state, dev_feed)
+            train_outcome = reports.earlier_outcome(state)
+            learning_rate = run.learning_rate(state, run.global_step() + 1)
+            state, dev_outcome = validate(run, state, dev_feed)
             if not schedule.is_best(state):
                 run.checkpoints.save(state)
+            if state.epoch_done:  # 0 in the checkpoints of older versions
+                _log_epoch(run, state, train_outcome, dev_outcome, learning_rate)
         for stage in range(state.stage, len(config.stages)):
             if stage > state.stage:
                 state = _begin_stage(run, state)
             with _feed_stage(run, state) as feed:
                 while not schedule.stage_done(config, state):
                     state, train_outcome = train_epoch(run, state, feed)
+                    run.record.add('last_train', train_outcome, state.epoch)
                     learning_rate = run.learning_rate(state, run.global_step() + 1)
                     state, dev_outcome = validate(run, state, dev_feed)
                     if schedule.checkpoint_due(config, state) and not schedule.is_best(state):
@@ -701,6 +728,23 @@ def train(run: Run, state: schedule.State) -> schedule.State:
         if config.average_checkpoints:
             average(run, state, dev_feed)
     return state
+
+
+def _on_dev_set(run, state, feed):
+    """Returns the State for the dev set of this run; measures the best weights on it if they were
+    chosen by another one."""
+    config, data_set = run.config, run.data_sets.dev
+    if schedule.complete(config, state) and not config.average_checkpoints:
+        return state  # nothing is compared any more
+
+    def measure():
+        if not feed or not len(data_set):
+            return math.nan, math.nan
+        outcome = run_inference(run, data_set, feed)
+        return outcome.loss, schedule.rate_of(config, outcome.rates)
+
+    dev_set = schedule.dev_checksum(config, data_set.examples)
+    return run.checkpoints.on_dev_set(state, dev_set, measure)
 
 
 def average(run: Run, state: schedule.State, feed) -> None:
@@ -747,11 +791,13 @@ def train_epoch(run: Run, state: schedule.State, feed) -> tuple[schedule.State, 
     config, data_set = run.config, run.data_sets.stages[state.stage]
     log.info('Epoch %d of %d started', state.epoch + 1, schedule.n_epochs(config, state))
     query_report = schedule.due(config.display_step, state.epoch + 1, config, state)
-    state = state._replace(order=data_set.order_checksum(state.epoch))
+    state = schedule.epoch_begun(state)._replace(order=data_set.order_checksum(state.epoch))
     number, tally = run.global_step(), reports.Tally(feed)
     progress = run_log.Progress('train', data_set.total_batches, already=state.epoch_step)
     with (
+        run.checkpoints.saved_on_shortage(lambda: state),
         contextlib.closing(progress),
+        memory.shortage_named('train'),
         decoding.Decoding(run.session, run.model.towers, run.alphabet) as decoded,
     ):
         for step in feed.all_steps():
@@ -759,31 +805,48 @@ def train_epoch(run: Run, state: schedule.State, feed) -> tuple[schedule.State, 
             if run.stop.wanted:
                 progress.close()
                 raise run.checkpoints.interruption(state)
-            batch, update, trace = train_step(run, state, step, number + 1, query_report)
-            if batch:
-                if batch.shapes:
-                    progress.close()
-                    reports.log_shapes('train', step, batch.shapes)
-                if not math.isfinite(batch.loss):
-                    raise errors.TrainingError(
-                        reports.not_finite(
-                            batch.loss, state, step, run.learning_rate(state, number + 1)
-                        )
-                    )
-                if query_report:
-                    decoded.add(batch.towers)
+            with memory.shortage_named('train', step):
+                batch, update, trace, fault = train_step(run, state, step, number + 1, query_report)
+            if batch and batch.shapes:
+                progress.close()
+                reports.log_shapes('train', step, batch.shapes)
             tally.add(step)
-            state = schedule.after_step(state, step, float(batch.loss) if batch else 0.0)
+            if fault:
+                progress.close()
+                state = _leave_out(run, state, step, fault)
+            else:
+                if batch:
+                    run.checkpoints.trust()
+                    if query_report:
+                        decoded.add(batch.towers)
+                state = schedule.after_step(state, step, float(batch.loss) if batch else 0.0)
             if update:
                 number = int(update.number)
                 _log_update(run, state, update, trace, progress)
             if state.epoch_done:
-                progress.update(step.index + 1, state.epoch_loss / state.epoch_done)
-    if not state.epoch_done:
+                progress.update(step.index + 1, schedule.epoch_mean(state))
+    if not state.epoch_done and not state.left_out_in_row:
         raise errors.DataError('no usable training utterance is left')
-    outcome = tally.outcome(decoded.results, state.epoch_loss / state.epoch_done, by_corpus=False)
-    reports.report('Training', outcome, config.report_count)
+    outcome = tally.outcome(decoded.results, schedule.epoch_mean(state), by_corpus=False)
+    reports.report('Training', outcome, config.report_count, reports.dropout_words(config))
     return schedule.after_epoch(state), outcome
+
+
+def _leave_out(run, state, step, fault):
+    """Returns the State after a step that was left out, as it was not finite.
+
+    Raises:
+      TrainingError: `ds_nonfinite` says so, or there were too many in a row; as
+        Checkpoints.failure.
+    """
+    message = reports.not_finite(fault, state, step)
+    state = schedule.after_left_out(state, step)
+    if run.config.nonfinite == 'stop' or state.left_out_in_row >= MAX_LEFT_OUT:
+        raise run.checkpoints.failure(message)
+    log.warning(
+        '%s; left out, %d in a row, %d in all', message, state.left_out_in_row, state.left_out
+    )
+    return state
 
 
 def train_step(run, state, step, number, query_report):
@@ -796,28 +859,41 @@ def train_step(run, state, step, number, query_report):
       number: number that the next update will have, from 1.
       query_report: whether to fetch the towers' results for the WER report.
     Returns:
-      handles.StepResult.
+      handles.StepResult. A batch, or an update, whose loss or gradients are not finite was left
+      out: nothing has changed.
     """
     model, config = run.model, run.config
     sums = model.accumulation
     rate = {model.learning_rate: run.learning_rate(state, number)}
     update_fetches = _update_fetches(model.update, number, config.summary_steps)
-    batch = update = trace = options = None
+    batch = update = trace = options = fault = None
     if config.do_fulltrace and step.examples and step.ends_update:
         options, trace = tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE), tf.RunMetadata()
     if step.examples:
         batch_fetches = _batch_fetches(run, query_report)
-        values = {**_batch_feed(model, step), model.is_training: True}
+        values = _batch_feed(model, step)
+        plain = None
+        if query_report and not config.report_dropout:
+            plain, same = run.session.run((batch_fetches.towers, model.batch), values)
+            values.update(zip(model.batch, same))
+            batch_fetches = batch_fetches._replace(towers=())
+        values[model.is_training] = True
         if sums:
             values[sums.weight] = step.weight
-            batch, _ = run.session.run((batch_fetches, sums.add), values, options, trace)
+            fetches = (batch_fetches, sums.finite, sums.add)
+            batch, finite, _ = run.session.run(fetches, values, options, trace)
+            fault = reports.fault(finite, batch.loss)
         else:
             values.update(rate)
             batch, update = run.session.run((batch_fetches, update_fetches), values, options, trace)
+        if plain:
+            batch = batch._replace(towers=plain)
     if sums and step.ends_update:
-        in_sums = step.examples or run.session.run(sums.n_batches)
+        in_sums = (step.examples and not fault) or run.session.run(sums.n_batches)
         update = run.session.run(update_fetches, rate) if in_sums else None
-    return handles.StepResult(batch, update, trace)
+    if update and not update.finite:
+        fault, update = fault or reports.fault(update.finite, update.loss), None
+    return handles.StepResult(batch, update, trace, fault)
 
 
 def _batch_feed(model, step):
@@ -835,7 +911,8 @@ def _batch_fetches(run, query_report):
 def _update_fetches(update, number, summary_steps):
     """Returns the tensors to fetch for an update, as a handles.UpdateResult."""
     due = summary_steps and number % summary_steps == 0 and update.summaries is not None
-    return handles.UpdateResult(update.number, update.loss, update.summaries if due else ())
+    summary = update.summaries if due else ()
+    return handles.UpdateResult(update.number, update.loss, summary, update.finite)
 
 
 def validate(
@@ -857,10 +934,8 @@ def validate(
     if not due or not len(run.data_sets.dev):
         return state._replace(validated=state.epoch), None
     run.hook('validation', state)
-    try:
+    with run.checkpoints.saved_on_shortage(lambda: state):
         outcome = run_inference(run, run.data_sets.dev, feed)
-    except errors.StopWanted:
-        raise run.checkpoints.interruption(state) from None
     reports.report('Validation', outcome, config.report_count)
     needed_by = ', '.join(settings.uses_dev_loss(config))
     if not outcome.rates and needed_by:
@@ -868,16 +943,16 @@ def validate(
         raise errors.DataError(
             '%s: no utterance of the dev set could be read; saved %s' % (needed_by, path)
         )
-    if not math.isfinite(outcome.loss):
-        log.warning('the dev loss is %f; these weights are not kept as the best', outcome.loss)
     rate = schedule.rate_of(config, outcome.rates)
     after = schedule.after_validation(config, state, outcome.loss, rate)
     if schedule.is_best(after):
         run.checkpoints.save_best(after)
     else:
         reports.log_worse(config, after, outcome.loss, rate)
-        if config.go_back:
-            run.checkpoints.go_back(after)
+        went_back = config.go_back and run.checkpoints.go_back(after)
+        if outcome.rates and not math.isfinite(outcome.loss) and not went_back:
+            words = 'the dev loss is %f %s' % (outcome.loss, reports.place(state))
+            raise run.checkpoints.failure(words)
     return after, outcome
 
 
@@ -899,11 +974,13 @@ def run_inference(run: Run, data_set, feed) -> reports.Outcome:
     language = run.language if data_set is run.data_sets.test else None
     with (
         contextlib.closing(progress),
+        memory.shortage_named(data_set.name),
         decoding.Decoding(run.session, model.towers, run.alphabet, language) as decoded,
     ):
         for step in feed.epoch():
             run.stop.check()
-            batch = run.session.run(fetches, _batch_feed(model, step))
+            with memory.shortage_named(data_set.name, step):
+                batch = run.session.run(fetches, _batch_feed(model, step))
             if batch.shapes:
                 progress.close()
                 reports.log_shapes(data_set.name, step, batch.shapes)
@@ -918,7 +995,7 @@ def test(run: Run) -> reports.Outcome | None:
     """Evaluates the test set; returns None if there is nothing to test."""
     if not len(run.data_sets.test):
         return None
-    with feeder.feed(run.data_sets.test, run.model.queues, run.session, n_epochs=1) as feed:
+    with _feed(run, run.data_sets.test, n_epochs=1) as feed:
         outcome = run_inference(run, run.data_sets.test, feed)
     if not outcome.rates:
         log.warning('no utterance of the test set could be read')
@@ -926,6 +1003,66 @@ def test(run: Run) -> reports.Outcome | None:
     reports.report('Test', outcome, run.config.report_count)
     run.events.write_outcome('test', run.global_step(), outcome)
     return outcome
+
+
+def _from_a_good_checkpoint(parts):
+    """Does `_train_test_export` in a session, and again in another one from an earlier checkpoint
+    each time that the one it went on from turns out to be ruined.
+
+    Args:
+      parts: the fields of a Run but the last two.
+    """
+    config, _, data_sets, model, *_, hook, _ = parts
+    ruined = None
+    while True:
+        with tf.Session(config=decoding.session_config(config), graph=model.graph) as session:
+            keeper = checkpoints.Checkpoints(config, session, model, data_sets, hook, ruined)
+            try:
+                return _train_test_export(Run(*parts, session, keeper))
+            except checkpoints.RuinedCheckpoint as error:
+                ruined = error
+
+
+def _train_test_export(run):
+    """Restores, trains, tests and exports.
+
+    Returns:
+      (description of the tested weights, reports.Outcome of the test or None, path of the exported
+      model or None).
+    Raises:
+      RuinedCheckpoint: the run must go on from an earlier checkpoint, in a new session, as queues
+        cannot be fed again.
+    """
+    config, data_sets = run.config, run.data_sets
+    state = run.checkpoints.restore()
+    run.model.graph.finalize()  # an operation added in each step would be a leak
+    run.stop.check()
+    run.record.epochs_done = state.epoch
+    if config.training_iters:
+        with run.stop.deferred():
+            state = train(run, state)
+    run.stop.outcome = COMPLETE
+    run.stop.check()
+    tested = run.checkpoints.load_weights_to_test(state)
+    log.info('Testing the weights %s', tested)
+    run.stop.check()
+    outcome = test(run)
+    run.record.add('test', outcome)
+    if not config.export_dir:
+        return tested, outcome, None
+    if outcome and not math.isfinite(outcome.loss):
+        raise errors.TrainingError(
+            'ds_export_dir: the weights %s are not exported, as the test loss is %f'
+            % (tested, outcome.loss)
+        )
+    exported = export(
+        config,
+        run.alphabet,
+        run.session.run({v.op.name: v for v in run.model.weights}),
+        description.of_tested(config, run.alphabet, tested, outcome),
+        warmup.example(data_sets, config),
+    )
+    return tested, outcome, exported
 
 
 def train_and_test(config, stop, started, hook):
@@ -941,44 +1078,34 @@ def train_and_test(config, stop, started, hook):
       Interrupted: the user asked the run to stop.
     """
     alphabet = text.load_alphabet(config.alphabet)
+    network_size.check(config, alphabet.n_character)
     language = decoding.second_search(config, alphabet)
+    stop.check()
     data_sets = importers.read_data_sets(config, alphabet)
+    stop.check()
     preflight.check(config, data_sets)
     record = run_folder.RunRecord(config, alphabet, data_sets, started)
+    build = functools.partial(build_model, config, alphabet, True, data_sets)
     try:
+        memory.check(config, alphabet, data_sets, build, stop)
         if config.restore_checkpoint:  # first, as building the graph takes longer
             checkpoint_files.check_newest(config, alphabet)
-        model = build_model(config, alphabet, True, data_sets)
+        with stop.deferred():  # TensorFlow turns an exception in its midst into another one
+            model = build()
+        stop.check()
+        preflight.check_space(config, model)
         events = summaries.EventFiles(record.run_dir, model.graph, data_sets, config.summary_steps)
-        with tf.Session(config=decoding.session_config(config), graph=model.graph) as session:
-            keeper = checkpoints.Checkpoints(config, session, model, data_sets, hook)
-            run = Run(
-                *(config, alphabet, data_sets, session, model, keeper, events, record, stop, hook),
-                language,
-            )
-            state = keeper.restore()
-            if config.training_iters:
-                with stop.deferred():
-                    state = train(run, state)
-            stop.outcome = COMPLETE
-            tested = keeper.load_weights_to_test(state)
-            log.info('Testing the weights %s', tested)
-            outcome = test(run)
-            record.add('test', outcome)
-            exported = None
-            if config.export_dir:
-                exported = export(
-                    config,
-                    alphabet,
-                    session.run({v.op.name: v for v in model.weights}),
-                    description.of_tested(config, alphabet, tested, outcome),
-                    warmup.example(data_sets, config),
-                )
-        events.close()
+        parts = (config, alphabet, data_sets, model, events, record, stop, hook, language)
+        tested, outcome, exported = _from_a_good_checkpoint(parts)
+        stop.finish()
+        record.ended = 'complete'
+        reports.log_summary(config, data_sets, record.run_dir, tested, outcome, exported)
+        events.close()  # after the result, which is to be seen even if this fails
+    except BaseException as error:
+        record.ended = run_folder.ended_by(error)
+        raise
     finally:  # a run that ends early has a hyper.json, too
         record.write()
-        website.maybe_publish(config.logs_dir)
-    reports.log_summary(config, record.run_dir, tested, outcome, exported)
 
 
 def main(arguments: list[str], hook=None) -> int:
@@ -1002,7 +1129,7 @@ def main(arguments: list[str], hook=None) -> int:
         if options.show_config:
             print(settings.effective_text(config, sources))
             return 0
-        with stop.installed():
+        with stop.installed(), folder_lock.held(config), summaries.quiet_writers():
             train_and_test(config, stop, started, hook or (lambda point, state: None))
     except errors.Interrupted as interruption:
         print('interrupted: %s' % interruption, file=sys.stderr)
@@ -1032,11 +1159,19 @@ def _parse(arguments):
     return parser.parse_args(arguments)
 
 
+def _feed(run, data_set, *arguments, **options):
+    """Starts the feeder of a data set; the arguments are those of `feeder.feed` behind the
+    session."""
+    return feeder.feed(
+        data_set, run.model.queues, run.session, *arguments, stop=run.stop, **options
+    )
+
+
 def _feed_dev(run):
     """Returns a context manager of the Feeder of the dev set, or of None without validation."""
     if not run.config.validation_step:
         return contextlib.nullcontext()
-    return feeder.feed(run.data_sets.dev, run.model.queues, run.session)
+    return _feed(run, run.data_sets.dev)
 
 
 def _feed_stage(run, state):
@@ -1045,10 +1180,9 @@ def _feed_stage(run, state):
     if schedule.stage_done(config, state):
         return contextlib.nullcontext()
     reports.log_stage(config, state, len(data_set), len(run.data_sets.train))
-    return feeder.feed(
+    return _feed(
+        run,
         data_set,
-        run.model.queues,
-        run.session,
         state.epoch,
         state.epoch_step,
         schedule.last_epoch(config, state) - state.epoch,
@@ -1057,7 +1191,10 @@ def _feed_stage(run, state):
 
 def _begin_stage(run, state):
     """Returns the schedule.State at the start of the next stage; restores the best weights if the
-    stage before ended early."""
+    stage before ended early, and begins the sums of an update anew, as a run that was stopped
+    within an update and goes on with fewer epochs has something in them."""
+    if run.model.accumulation:
+        run.session.run(run.model.accumulation.reset)
     if schedule.stopped(run.config, state) and not run.config.go_back:
         run.checkpoints.go_back(state)
     return schedule.next_stage(run.config, state)
@@ -1065,11 +1202,12 @@ def _begin_stage(run, state):
 
 def _log_update(run, state, update, trace, progress):
     """Writes the results of an update to the logs; saves a checkpoint if one is due by steps."""
-    every, number = run.config.checkpoint_steps, int(update.number)
+    every, number, keeper = run.config.checkpoint_steps, int(update.number), run.checkpoints
     with run.checkpoints.saved_on_failure(state):
         run.events.write_update(update, state.epoch + 1, trace)
-    if every and number % every == 0:
-        path = run.checkpoints.save(state)
+    due = every and number % every == 0
+    if due or keeper.due_by_time():
+        path = keeper.save(state, timed=not due)
         progress.close()
         log.info(
             'Step %d: loss%s %f, saved %s',
@@ -1094,7 +1232,7 @@ def _log_epoch(run, state, train_outcome, dev_outcome, learning_rate):
             learning_rate if changes else None,
         ),
     )
-    run.record.add('last_train', train_outcome)
+    run.record.add('last_train', train_outcome, state.epoch)
     run.record.add('last_validation', dev_outcome)
     with run.checkpoints.saved_on_failure(state):
         run.events.write_outcome(

@@ -7,6 +7,7 @@ import re
 import shutil
 import sys
 
+import hypothesis
 import pytest
 
 PROJECT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -26,6 +27,13 @@ DATA_VARIABLE = 'DEEPSPEECH_TEST_DATA'
 DATA = pathlib.Path(os.environ.get(DATA_VARIABLE) or os.path.join(PROJECT, '..', 'shared', 'data'))
 SERVERS = {'running', 'strict', 'joining', 'other'}  # fixtures of those that start a server
 ABSENT = 'no shared speech data of %s'  # the reason of a test that is skipped for want of a corpus
+
+# `pytest --hypothesis-profile thorough` draws more inputs of the tests of properties
+for profile, n_examples in (('thorough', 1000), ('quick', 20)):
+    hypothesis.settings.register_profile(
+        profile, max_examples=n_examples, derandomize=True, deadline=None, database=None
+    )
+hypothesis.settings.load_profile('quick')
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -45,11 +45,13 @@ def write_wav(path: str | os.PathLike, samples: np.ndarray, rate: int = RATE) ->
 
 
 def write_broken_flac(path: pathlib.Path, seconds: float, whole: float) -> None:
-    """Writes a FLAC file whose header promises `seconds` of audio, of which only the share `whole`
-    can be decoded."""
+    """Writes a FLAC file of `seconds` of audio, of which only the share `whole` can be decoded, as
+    what follows is damaged; the end, which is looked at before the training, is not."""
     soundfile.write(path, speech(seconds), RATE)
-    content = path.read_bytes()
-    path.write_bytes(content[: int(len(content) * whole)] + bytes(2000))
+    content = bytearray(path.read_bytes())
+    damaged = slice(int(len(content) * whole), int(len(content) * (whole + 0.3)))
+    content[damaged] = bytes(damaged.stop - damaged.start)
+    path.write_bytes(content)
 
 
 def write_manifest(path: str | os.PathLike, rows: Iterable[tuple[str, str]]) -> str:

@@ -68,6 +68,28 @@ def run_deepspeech(
     """
     if not _marked:
         raise RuntimeError('a test that runs DeepSpeech.py needs the marker @pytest.mark.run')
+    environment = small_environment(**values)
+    if fresh:
+        command = [sys.executable, script or os.path.join(PROJECT, 'DeepSpeech.py'), *arguments]
+        return subprocess.run(
+            command,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=RUN_LIMIT_S,
+        )
+    return run_forked(_main, arguments, hook, folder=folder, environment=environment)
+
+
+def small_environment(**values) -> dict[str, str]:
+    """Returns the environment of a small, quick run on train.csv, dev.csv and test.csv.
+
+    Args:
+      values: more settings without ds_; None removes one of the small run's.
+    """
     small = {
         'importer': 'csv',
         'train_files': 'train.csv',
@@ -90,19 +112,7 @@ def run_deepspeech(
     small.update(values)
     environment = {k: v for k, v in os.environ.items() if not k.startswith('ds_')}
     environment.update({'ds_' + k: str(v) for k, v in small.items() if v is not None})
-    if fresh:
-        command = [sys.executable, script or os.path.join(PROJECT, 'DeepSpeech.py'), *arguments]
-        return subprocess.run(
-            command,
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=RUN_LIMIT_S,
-        )
-    return run_forked(_main, arguments, hook, folder=folder, environment=environment)
+    return environment
 
 
 def run_together(folder: str | os.PathLike, *runs: dict) -> list[subprocess.CompletedProcess]:

@@ -73,3 +73,29 @@ def test_checkpoints_are_removed_and_nothing_else(tmp_path, write):
     assert [path.name for path in tmp_path.iterdir()] == ['notes.txt']
     checkpoint_files.remove_all(str(tmp_path))
     assert checkpoint_files.newest_whole(str(tmp_path)) is None
+
+
+BEST = averaging.Best(best_dev_loss=2.5, dev_set=7, run=3, best_epoch=4)
+
+
+@pytest.mark.parametrize(
+    'there, same',
+    [
+        (BEST, True),
+        (BEST._replace(run=4), True),  # the loss is enough on the same dev set
+        (BEST._replace(best_dev_loss=2.6), False),
+        (BEST._replace(best_dev_loss=0.1, dev_set=6), True),  # measured anew on another one
+        (BEST._replace(best_dev_loss=0.1, dev_set=6, best_epoch=2), False),
+        (BEST._replace(dev_set=6, run=2), False),
+        (averaging.Best(2.5, None, None, None), True),  # of an older version
+        (averaging.Best(2.6, None, None, None), False),
+    ],
+)
+def test_which_best_checkpoint_a_state_means(monkeypatch, there, same):
+    monkeypatch.setattr(averaging, 'best_in', {'best/model.ckpt-4': there}.get)
+    assert averaging.is_best_of('best/model.ckpt-4', BEST) == same
+
+
+def test_what_a_checkpoint_says_of_the_best_weights(tmp_path, write):
+    [path] = write(tmp_path, (4, 7, 1))
+    assert averaging.best_in(path) == averaging.Best(None, None, 7, None)

@@ -1,8 +1,11 @@
 """Caches of headers and features: what is found again, and what is computed anew."""
 
+import hashlib
 import os
 import pathlib
+import sqlite3
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -167,3 +170,157 @@ def test_two_runs_append_to_one_file(tmp_path, wav):
             np.testing.assert_array_equal(
                 together.get(utterance(wav, channel=100 * which + n)), features(3, seed=n)
             )
+
+
+def replaced_in_place(path):
+    """Gives a file other samples, but the same size and modification time."""
+    before = os.stat(path)
+    write_wav(path, speech(0.5, seed=5))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    after = os.stat(path)
+    assert (after.st_size, after.st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+
+
+def replaced_by_renaming(path):
+    """Puts another file of the same size and modification time in a file's place."""
+    before = os.stat(path)
+    write_wav(path + '.new', speech(0.5, seed=5))
+    os.utime(path + '.new', ns=(before.st_atime_ns, before.st_mtime_ns))
+    os.replace(path + '.new', path)
+
+
+@pytest.mark.parametrize('replaced', [replaced_in_place, replaced_by_renaming])
+def test_a_file_replaced_by_one_of_the_same_size_and_time_is_read_again(
+    tmp_path, wav, monkeypatch, replaced
+):
+    headers, kept = header_cache(tmp_path / 'c', wav), feature_cache(tmp_path / 'c')
+    headers.info(wav)
+    headers.close()
+    put(kept, utterance(wav), features(4))
+    kept.flush()
+    time.sleep(0.02)  # the kernel counts the time of a change in ticks
+    replaced(wav)
+    assert kept.get(utterance(wav)) is None
+    opened, audio_info = [], audio.audio_info
+    monkeypatch.setattr(audio, 'audio_info', lambda path: opened.append(path) or audio_info(path))
+    header_cache(tmp_path / 'c', wav).info(wav)
+    assert opened == [wav]
+
+
+def test_caches_of_the_first_version_are_replaced(tmp_path, wav):
+    folder = tmp_path / 'c'
+    folder.mkdir()
+    state = os.stat(wav)
+    with sqlite3.connect(folder / 'headers.sqlite') as database:
+        database.execute(
+            'CREATE TABLE headers (path TEXT PRIMARY KEY, bytes INT, mtime INT, '
+            'rate INT, channels INT, frames INT)'
+        )
+        row = (wav, state.st_size, state.st_mtime_ns, 16000, 1, 7)
+        database.execute('INSERT INTO headers VALUES (?, ?, ?, ?, ?, ?)', row)
+    database.close()
+    name = hashlib.sha256(repr((1,)).encode()).hexdigest()[:16]
+    old = [folder / ('features-a+b-%s%s' % (name, end)) for end in ('.bin', '.sqlite')]
+    for path in old:
+        path.write_bytes(b'old')
+    assert header_cache(folder, wav).info(wav).frames == 8000
+    kept = feature_cache(folder)
+    assert not kept.broken and kept.get(utterance(wav)) is None
+    assert not any(path.exists() for path in old)
+
+
+@pytest.mark.parametrize('table', ['places (utterance TEXT)', 'places (a, b, c, d, e, f, g)'])
+def test_a_cache_with_other_columns_is_done_without(tmp_path, wav, caplog, table):
+    kept = feature_cache(tmp_path / 'c')
+    path = kept.path + '.sqlite'
+    kept.close()
+    os.remove(path)
+    with sqlite3.connect(path) as database:
+        database.execute('CREATE TABLE ' + table)
+        database.execute('INSERT INTO places (%s) VALUES (1)' % table.split()[1].strip('(,'))
+    database.close()
+    other = feature_cache(tmp_path / 'c')
+    put(other, utterance(wav), features(4))
+    other.close()
+    assert 'going on without the cache' in caplog.text
+
+
+@pytest.mark.parametrize('place', [(0, 0, 0), (0, 2**61, 0), (2**62, 4, 0), (0, -4, 0)])
+def test_absurd_places_are_not_read(tmp_path, wav, place):
+    kept = feature_cache(tmp_path / 'c')
+    put(kept, utterance(wav), features(4))
+    kept.close()
+    with sqlite3.connect(kept.path + '.sqlite') as database:
+        database.execute('UPDATE places SET offset=?, rows=?, crc=?', place)
+    database.close()
+    assert feature_cache(tmp_path / 'c').get(utterance(wav)) is None
+
+
+def test_features_that_are_cut_in_mid_run_are_computed_again(tmp_path, wav):
+    kept = feature_cache(tmp_path / 'c')
+    put(kept, utterance(wav), features(4000))
+    kept.flush()
+    assert kept.get(utterance(wav)) is not None
+    os.truncate(kept.path + '.bin', 5000)  # a mapped file would end the process here
+    assert kept.get(utterance(wav)) is None and not kept.broken
+    put(kept, utterance(wav), features(3))
+    kept.flush()
+    np.testing.assert_array_equal(kept.get(utterance(wav)), features(3))
+
+
+@pytest.mark.parametrize('lock', ['IMMEDIATE', 'EXCLUSIVE'])
+def test_locked_caches_are_waited_for_once_and_not_long(tmp_path, wav, caplog, monkeypatch, lock):
+    monkeypatch.setattr(cache, 'SILENT_S', 0.1)
+    caplog.set_level('INFO')
+    header_cache(tmp_path / 'c', wav).close()
+    path = feature_cache(tmp_path / 'c').path + '.sqlite'
+    others = [sqlite3.connect(each) for each in (tmp_path / 'c' / 'headers.sqlite', path)]
+    for other in others:
+        other.execute('BEGIN ' + lock)
+    started, patience = time.monotonic(), cache.Patience(0.3)
+    headers = cache.HeaderCache(str(tmp_path / 'c'), patience)
+    headers.load([wav])
+    kept = cache.FeatureCache(str(tmp_path / 'c'), 'a,b', (1,), COLUMNS, 10**9, patience)
+    assert headers.info(wav).frames == 8000
+    headers.close()
+    put(kept, utterance(wav), features(4))
+    kept.close()
+    assert time.monotonic() - started < 4
+    said = [record.message for record in caplog.records]
+    assert len([line for line in said if line.startswith('waiting up to')]) == 1
+    assert len([line for line in said if 'without the cache' in line]) == 2
+    for other in others:
+        other.close()
+    again = feature_cache(tmp_path / 'c')
+    put(again, utterance(wav), features(4))
+    again.close()
+    np.testing.assert_array_equal(feature_cache(tmp_path / 'c').get(utterance(wav)), features(4))
+
+
+def test_a_full_disk_gives_one_warning(tmp_path, wav, caplog):
+    path = feature_cache(tmp_path / 'c').path
+    os.remove(path + '.bin')
+    os.symlink('/dev/full', path + '.bin')
+    kept = feature_cache(tmp_path / 'c')
+    for n in range(3):
+        put(kept, utterance(wav, channel=n), features(4))
+        kept.flush()
+        assert kept.get(utterance(wav, channel=n)) is None
+    kept.close()
+    assert [r.message for r in caplog.records] == [
+        'going on without the cache %s: [Errno 28] No space left on device' % path
+    ]
+
+
+def test_a_database_that_breaks_in_mid_run(tmp_path, wav, caplog):
+    kept = feature_cache(tmp_path / 'c')
+    put(kept, utterance(wav), features(4))
+    kept.flush()
+    with open(kept.path + '.sqlite', 'r+b') as file:
+        file.write(b'x' * 3000)
+    for n in range(3):
+        put(kept, utterance(wav, channel=n), features(4))
+        kept.flush()
+    kept.close()
+    assert len([r for r in caplog.records if 'going on without' in r.message]) <= 1
+    assert not feature_cache(tmp_path / 'c').broken

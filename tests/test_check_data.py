@@ -7,6 +7,7 @@ import sys
 from unittest import mock
 
 import pytest
+import soundfile
 
 from helpers import PROJECT, speech, write_manifest, write_wav
 from util import config as settings
@@ -102,3 +103,25 @@ def test_a_picture_that_cannot_be_written_is_one_line_after_the_report(corpus, c
     assert status == 1
     assert printed.startswith('train 5 utterances')
     assert printed.splitlines()[-1].startswith('error: %s cannot be written: ' % picture)
+
+
+def test_audio_that_is_not_as_long_as_its_header_says(corpus, check):
+    flac = corpus / 'wav/streamed.flac'
+    soundfile.write(flac, speech(2.0), 16000)
+    content = bytearray(flac.read_bytes())
+    content[21] &= 0xF0  # the last 36 bits that end here are the number of samples: unknown
+    content[22:26] = bytes(4)
+    flac.write_bytes(content)
+    write_wav(corpus / 'wav/cut.wav', speech(3.0))
+    os.truncate(corpus / 'wav/cut.wav', 44 + 2 * 12000)
+    soundfile.write(corpus / 'wav/joined.mp3', speech(1.0), 16000)
+    (corpus / 'wav/joined.mp3').write_bytes((corpus / 'wav/joined.mp3').read_bytes() * 2)
+    write_manifest(
+        corpus / 'train.csv',
+        [(name, 'hello') for name in ('wav/streamed.flac', 'wav/cut.wav', 'wav/joined.mp3')],
+    )
+    status, said = check()
+    assert status == 0
+    assert 'wav/cut.wav: damaged WAV: 12000 samples, its header says 48000' in said
+    assert 'wav/joined.mp3: several files one behind the other' in said
+    assert 'train 1 utterances, 2.0 s' in said

@@ -487,8 +487,25 @@ def test_with_a_description_the_geometry_counts_as_well(tmp_path):
     )
 
 
+def test_a_damaged_state_file_is_said(tmp_path, caplog):
+    path = save_described(tmp_path)
+    checkpoint_files.check_newest(settings_of_shapes(tmp_path), text.Alphabet('abc'))
+    assert not caplog.messages
+    (tmp_path / 'checkpoint').write_bytes(bytes(10))
+    checkpoint_files.check_newest(settings_of_shapes(tmp_path), text.Alphabet('abc'))
+    assert caplog.messages == [
+        '%s/checkpoint is damaged; the newest checkpoint by its number is %s' % (tmp_path, path)
+    ]
+
+
 def test_without_a_checkpoint_there_is_nothing_to_check(tmp_path):
     checkpoint_files.check_newest(settings_of_shapes(tmp_path), text.Alphabet('abc'))
+
+
+@pytest.mark.parametrize('name', ('h1', 'h6', FW + 'kernel'))
+def test_a_checkpoint_of_something_else_is_refused(tmp_path, name):
+    [path] = save(str(tmp_path), 6, shapes={**SHAPES, name: [12]})
+    assert refusal(tmp_path) == '%s is not a checkpoint of this network' % path
 
 
 # Restoring

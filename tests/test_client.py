@@ -213,14 +213,12 @@ def test_a_plain_wav_file_is_sent_as_it_is(tmp_path):
     assert audio_messages.wav_content(path) == open(path, 'rb').read()
 
 
-@pytest.mark.parametrize('change', ['chunk', 'cut', 'longer', 'streamed'])
+@pytest.mark.parametrize('change', ['chunk', 'longer', 'streamed'])
 def test_a_wav_file_whose_header_is_not_plain_is_written_anew(tmp_path, change):
     samples = speech(0.3)
     content = open(write_wav(tmp_path / 'plain.wav', samples), 'rb').read()
     if change == 'chunk':  # behind the format, as many programs have it
         content = content[:36] + b'LIST\x04\x00\x00\x00INFO' + content[36:]
-    elif change == 'cut':
-        content = content[:-200]
     elif change == 'longer':  # than the header says
         content += b'LIST\x04\x00\x00\x00INFO'
     else:  # a program that could not go back to write the length
@@ -230,7 +228,14 @@ def test_a_wav_file_whose_header_is_not_plain_is_written_anew(tmp_path, change):
         io.BytesIO(audio_messages.wav_content(str(tmp_path / 'odd.wav'))), dtype='int16'
     )
     assert rate == RATE
-    np.testing.assert_array_equal(sent, samples[: len(samples) - 100 * (change == 'cut')])
+    np.testing.assert_array_equal(sent, samples)
+
+
+def test_a_wav_file_that_was_cut_off_is_refused(tmp_path):
+    path = write_wav(tmp_path / 'cut.wav', speech(0.3))
+    os.truncate(path, 44 + 2 * 4000)
+    with pytest.raises(audio.AudioError, match='damaged WAV: 4000 samples, its header says 4800'):
+        audio_messages.wav_content(path)
 
 
 def test_what_is_louder_than_16_bits_is_clipped(tmp_path):

@@ -469,3 +469,73 @@ def test_silence_works_without_a_standard_error(tmp_path):
     code = 'from util import config\nwith config.silenced_tensorflow(): print("inside")'
     shell = 'import os, sys; os.close(2); os.execv(sys.executable, [sys.executable, "-c", %r])'
     assert python(shell % code, tmp_path).stdout == 'inside\n'
+
+
+# Paths, and names in another spelling
+
+SPELLED = (
+    ('DS_Batch_Size', 'ds_batch_size'),
+    ('Ds_epochs', 'ds_epochs'),
+    ('ds-batch-size', 'ds_batch_size'),
+    ('DEEPSPEECH_CHECKPOINT_DIR', 'ds_checkpoint_dir'),
+    ('DS_BATCHSIZE', 'ds_batch_size'),
+)
+
+
+@pytest.mark.parametrize('name, nearest', SPELLED)
+def test_a_variable_in_another_spelling_is_named(caplog, name, nearest):
+    assert load({name: '8'})[0].batch_size == 64
+    [message] = caplog.messages
+    assert name in message and message.endswith('the nearest is %s' % nearest)
+
+
+def test_other_programs_variables_are_not_named(caplog):
+    load({'DS_STORE': '1', 'DEEPSPEECH_TEST_DATA': 'x', 'LDS_EPOCHS': '1', 'EPOCHS': '2'})
+    assert not caplog.messages
+
+
+@pytest.mark.parametrize('name', (*settings.PATHS, *settings.PATH_LISTS))
+def test_the_home_folder_is_found_in_every_path(tmp_path, monkeypatch, name):
+    monkeypatch.setenv('HOME', '/home/me')
+    path = write_json(tmp_path, {} if name == 'config' else {'ds_' + name: '~/a b, ~/c'})
+    if name == 'config':
+        monkeypatch.setenv('HOME', str(tmp_path))
+        assert load({'ds_config': '~/settings.json'})[0].config == path
+    else:
+        several = name in settings.PATH_LISTS
+        expected = '/home/me/a b,/home/me/c' if several else '/home/me/a b, ~/c'
+        assert getattr(load({'ds_config': path})[0], name) == expected
+        assert getattr(load({'ds_' + name: '~/a'})[0], name) == '/home/me/a'
+        assert getattr(load({'ds_' + name: './~/a, b'})[0], name) == './~/a, b'
+
+
+def test_every_setting_that_holds_a_path_is_known_as_such():
+    words = re.compile(r'\b(folder|file|manifests|checkpoint,)\b')
+    told = {name for name, field in FIELDS.items() if field.type is str and words.search(
+        field.metadata['meaning'])}  # fmt: skip
+    assert told - {'augment', 'importer'} <= {*settings.PATHS, *settings.PATH_LISTS}
+
+
+def test_a_home_folder_that_is_not_known_is_refused():
+    message = error_of({'ds_logs_dir': '~nobody-of-this-name/logs'})
+    assert message.startswith('ds_logs_dir must be a path whose home folder is known, got ~nobody')
+
+
+def test_a_default_below_an_unknown_home_folder_is_refused(monkeypatch):
+    monkeypatch.setattr(settings, '_xdg', lambda directory: '~nobody-of-this-name/share')
+    assert error_of({}).startswith('ds_cache_dir must be a path whose home folder is known')
+    assert load({'ds_cache_dir': 'a', 'ds_checkpoint_dir': 'b'})[0].cache_dir == 'a'
+
+
+@pytest.mark.parametrize('name', (*settings.PATHS[1:], *settings.PATH_LISTS))
+def test_a_path_that_tensorflow_cannot_use_is_refused(name):
+    message = error_of({'ds_' + name: 'caf\udce9'})
+    assert message == 'ds_%s must be a path in UTF-8, got caf\\udce9' % name
+
+
+def test_a_working_folder_that_was_removed_is_no_matter(tmp_path, monkeypatch):
+    (tmp_path / 'gone').mkdir()
+    monkeypatch.chdir(tmp_path / 'gone')
+    (tmp_path / 'gone').rmdir()
+    config, _ = settings.load({})
+    assert config.dataset_path == os.path.join(settings.PROJECT_DIR, 'data', 'digits')

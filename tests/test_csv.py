@@ -351,6 +351,48 @@ def test_a_file_name_with_nul_in_a_csv_manifest_excludes_its_row_only(tmp_path):
     assert utterances[1].name == '%s line 3' % (tmp_path / 'train.csv')
 
 
+@pytest.mark.parametrize('length', [131_073, 1_048_570, 3_000_000])
+def test_a_row_with_a_huge_field_is_excluded_and_the_others_are_not(tmp_path, length):
+    content = HEADER + '\n\na.wav,0,one\nb.wav,0,%s\nc.wav,0,three\n' % ('x' * length)
+    first, huge, last = read(tmp_path, content)
+    assert (first.transcript, last.transcript) == ('one', 'three')
+    assert huge.name == '%s line 4' % (tmp_path / 'train.csv')
+    assert huge.exclusion_reason == 'a field of more than 131072 characters'
+
+
+def test_a_huge_field_over_several_lines_is_a_quote_that_is_not_closed(tmp_path):
+    with pytest.raises(errors.DataError, match='line .* is not CSV in UTF-8: field larger than'):
+        read(tmp_path, HEADER + '\na.wav,0,"one\n' + 'b.wav,0,two\n' * 20_000)
+
+
+def test_a_row_with_a_million_fields_is_excluded(tmp_path):
+    content = HEADER + '\na.wav,0,one%s\nb.wav,0,two\n' % (',x' * 1_000_000)
+    many, other = read(tmp_path, content)
+    assert 'more fields than columns' in many.exclusion_reason and other.transcript == 'two'
+
+
+def test_a_million_columns_are_not_all_shown(tmp_path):
+    with pytest.raises(errors.DataError) as error:
+        read(tmp_path, 'column,' * 100_000 + '\na.wav\n')
+    assert len(str(error.value)) < 500
+
+
+def test_json_lines_that_are_huge_or_deep_are_excluded(tmp_path):
+    path = tmp_path / 'train.json'
+    path.write_text(
+        '%s\n%s\n%s\n'
+        % (
+            json.dumps(row('a.wav', 'x' * 1_100_000)),
+            '[' * 100_000,
+            json.dumps(row('b.wav', 'two')),
+        )
+    )
+    long, deep, good = manifests.read_manifest(str(path))
+    assert long.exclusion_reason == 'a line of more than 1048576 characters'
+    assert deep.exclusion_reason.startswith('not JSON')
+    assert deep.name == '%s line 2' % path and good.transcript == 'two'
+
+
 def test_line_break_within_a_field_is_named(tmp_path):
     path = tmp_path / 'train.csv'
     path.write_text(

@@ -188,3 +188,12 @@ def test_real_speech_agrees_with_its_index(tmp_path, shared_data, caplog):
     assert [len(data_set) for data_set in sets] == [3, 0, 0]
     check_against_index(sets, read_index(shared_data, name, name))
     assert 'excluded en/clips/common_voice_en_651325.mp3: no row for it' in caplog.text
+
+
+@pytest.mark.parametrize('clip', ['../../../etc/passwd', '/etc/passwd', 'a/../../b'])
+def test_a_path_that_leads_out_of_the_corpus_is_excluded(tmp_path, clip):
+    write_language(tmp_path, ['a\t%s\tone\t2' % clip, 'a\tt1.mp3\ttwo\t2'])
+    bad, good = listed(tmp_path).train[:2]
+    assert bad.exclusion_reason == 'row 1 leads out of the corpus: %r' % clip
+    assert good.exclusion_reason is None
+    assert not {bad.wav_filename, good.wav_filename} & {'/etc/passwd'}

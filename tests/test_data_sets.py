@@ -434,6 +434,22 @@ def test_a_linked_corpus_of_which_nothing_is_left_is_named(tmp_path):
         corpora(tmp_path, torn='two', importer_weights='1,1')
 
 
+def test_each_linked_corpus_counts_its_own_exclusions_over_all_stages(tmp_path, caplog):
+    sets = corpora(tmp_path, importer_weights='1,1', segment_lengths='105,full', feature_cache=0)
+    for name in ('one/0', 'one/2', 'two/1'):
+        (tmp_path / (name + '.wav')).unlink()
+    for stage in sets.stages:
+        for part in stage.parts:
+            for index in range(len(part)):
+                part.read(index)
+    assert [message for message in caplog.messages if 'while reading' in message] == [
+        '1 of 3 one train utterances excluded while reading',
+        '2 of 3 one train utterances excluded while reading',
+        '1 of 2 two train utterances excluded while reading',
+    ]
+    assert sets.n_unreadable() == {'train': 3, 'dev': 0, 'test': 0}
+
+
 def test_a_stage_without_utterances_is_an_error_with_the_shortest_length(tmp_path):
     with pytest.raises(errors.DataError, match='at most 50 time steps, the shortest has 99'):
         corpora(tmp_path, segment_lengths='50,full')

@@ -1,9 +1,13 @@
 """util.run.export_folder: numbers of versions, and what is removed with the older ones."""
 
 import os
+import platform
+import re
 
+import numpy as np
 import pytest
 
+from util import errors
 from util.run import export_folder
 
 
@@ -19,6 +23,14 @@ def publish(folder, remove_older=False):
         os.makedirs(version.unfinished)
         (folder / os.path.basename(version.unfinished) / 'saved_model.pb').write_text('a new one')
     return os.path.relpath(version.path, folder)
+
+
+@pytest.mark.parametrize('value', [np.nan, np.inf])
+def test_weights_that_are_not_finite_are_named(value):
+    weights = {'h1': np.ones([2, 3], np.float32), 'b1': np.array([1, value], np.float32)}
+    with pytest.raises(errors.TrainingError, match='as not all values of b1 are finite numbers'):
+        export_folder.check_finite('export', weights)
+    export_folder.check_finite('export', {'h1': weights['h1']})
 
 
 def test_a_number_that_was_taken_is_passed_over(tmp_path):
@@ -37,6 +49,36 @@ def test_a_version_that_fails_leaves_nothing(tmp_path):
     with pytest.raises(OSError, match='no room'):
         fail()
     assert os.listdir(tmp_path) == []
+
+
+def test_what_killed_exports_left_is_removed(tmp_path):
+    """That of running processes and of other machines stays."""
+    gone, running, host = 2**22 + 1, os.getppid(), platform.node()
+    names = ['%d' % gone, '%d-%s' % (gone, host), '%d-%s' % (running, host), '%d-else' % gone]
+    for name in names:
+        (tmp_path / ('.unfinished-' + name) / 'variables').mkdir(parents=True)
+    (tmp_path / '.unfinished-symphony').mkdir()
+    assert publish(tmp_path) == '1'
+    left = {'.unfinished-' + name for name in names[2:]} | {'.unfinished-symphony', '1'}
+    assert set(os.listdir(tmp_path)) == left
+
+
+def test_a_version_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    done, fsync, rename = [], os.fsync, os.rename
+
+    def traced_fsync(descriptor):
+        place = os.readlink('/proc/self/fd/%d' % descriptor)
+        done.append(re.sub('.unfinished-[^/]*', 'new', os.path.relpath(place, tmp_path)))
+        fsync(descriptor)
+
+    def traced_rename(source, target):
+        done.append('renamed')
+        rename(source, target)
+
+    monkeypatch.setattr(os, 'fsync', traced_fsync)
+    monkeypatch.setattr(os, 'rename', traced_rename)
+    publish(tmp_path)
+    assert done == ['new/saved_model.pb', 'new', 'renamed', '.']
 
 
 def test_only_exported_models_are_removed(tmp_path, caplog):

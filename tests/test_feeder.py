@@ -25,8 +25,8 @@ from feeding_helpers import (
     within,
 )
 from helpers import speech, write_wav
-from util import records
-from util.feeding import data_sets, feeder
+from util import errors, records
+from util.feeding import data_sets, feeder, readers
 from util.tf1 import tf
 
 # Queues
@@ -258,7 +258,7 @@ def truncate_to_one_step(path):
     [
         (os.remove, 'cannot be read: No such file or directory'),
         (replace_by_page, 'not an audio file'),
-        (truncate_to_header, 'too short'),
+        (truncate_to_header, 'damaged WAV: 0 bytes of samples, its header says 4160'),
     ],
 )
 def test_a_file_unreadable_at_decoding_is_left_out_by_name_and_its_step_is_smaller(
@@ -281,7 +281,7 @@ def test_a_file_cut_shorter_than_its_transcript_is_left_out(tmp_path, caplog):
     data_set = build_sets(tmp_path, [('a.wav', 'abc'), ('b.wav', 'abc')], train_batch_size=2).train
     truncate_to_one_step(tmp_path / 'b.wav')
     assert run_epochs(data_set, 1) == [[(0, ['a.wav'], [29])]]
-    assert 'CTC needs 3' in exclusions(caplog)['b.wav']
+    assert 'damaged WAV: 500 samples, its header says 6400' in exclusions(caplog)['b.wav']
 
 
 def test_a_flac_damaged_in_the_middle_is_left_out_by_name(tmp_path, caplog):
@@ -446,3 +446,106 @@ def test_leaving_the_with_block_by_an_error_closes_the_feeder(no_audio):
         with pytest.raises(KeyError):
             within(5, leave)
         assert set(threading.enumerate()) <= before
+
+
+# Reads that hang, and disks that are gone
+
+
+@pytest.fixture
+def hanging(monkeypatch):
+    """Lets reading utterance 5 hang until the test is over."""
+    over = threading.Event()
+
+    def read(data_set, index, epoch):
+        if index == 5:
+            over.wait()
+        return item(data_set, index)
+
+    monkeypatch.setattr(data_sets.DataSet, 'read', read)
+    monkeypatch.setattr(readers, 'CLOSE_LIMIT_S', 0.1)
+    yield
+    over.set()
+
+
+def take_all(graph, feeding):
+    """Takes what all epochs bring; returns the indices of the steps."""
+    seen = []
+
+    def take():
+        while not feeding.ended:
+            for step in feeding.epoch():
+                graph.take(len(step.examples))
+                seen.append(step.index)
+
+    with pytest.raises(BaseException) as caught:
+        within(HANG_S, take)
+    return seen, caught.value
+
+
+def test_a_read_that_hangs_is_named_after_its_time_and_keeps_no_one(hanging):
+    data_set = make_set(range(1, 9), batch_size=2, feed_timeout_secs=0.2)
+    with Graph(data_set) as graph:
+        seen, error = take_all(graph, graph.feed())
+    assert seen == [0, 1]  # utterance 5 is in the third step
+    assert isinstance(error, errors.FeedingError)
+    assert str(error) == 'reading u5 takes longer than 0.2 s (ds_feed_timeout_secs)'
+
+
+def test_a_request_to_stop_is_noticed_while_a_read_hangs(hanging):
+    class Stop:
+        def check(self):
+            if time.monotonic() > wanted:
+                raise errors.StopWanted
+
+    data_set = make_set(range(1, 9), batch_size=2, feed_timeout_secs=0)
+    wanted = time.monotonic() + 0.3
+    with Graph(data_set) as graph:
+        seen, error = take_all(graph, graph.feed(stop=Stop()))
+    assert seen == [0, 1] and isinstance(error, errors.StopWanted)
+    assert time.monotonic() < wanted + 2
+
+
+def test_slow_reads_are_no_hanging_ones(monkeypatch):
+    def read(data_set, index, epoch):
+        time.sleep(0.15)
+        return item(data_set, index)
+
+    monkeypatch.setattr(data_sets.DataSet, 'read', read)
+    monkeypatch.setattr(feeder, 'N_READERS', 1)
+    data_set = make_set([3, 4, 5, 6], batch_size=4, feed_timeout_secs=0.4)  # 0.6 s together
+    with Graph(data_set) as graph:
+        assert graph.take_epoch(graph.feed(n_epochs=1)) == expected_epoch(data_set, 0)
+
+
+@pytest.mark.parametrize(
+    'lost, n_steps',
+    [
+        ([[], [3]], 8),
+        ([[], [1, 2, 3]], 7),  # the third of them is more than half of 4
+        ([[1, 2, 3], []], 3),
+        ([[0, 1, 2], [0, 1, 2]], 8),  # the last one can be read
+        ([[0, 1], [0, 1, 2]], 8),  # one more than in the epoch before
+        ([[0, 1, 2, 3], [0, 1, 2, 3]], 8),  # none was ever read
+    ],
+)
+def test_most_utterances_lost_between_epochs_end_the_run(monkeypatch, lost, n_steps):
+    monkeypatch.setattr(
+        data_sets.DataSet,
+        'read',
+        lambda data_set, index, epoch: None if index in lost[epoch] else item(data_set, index),
+    )
+    with Graph(make_set([2, 3, 4, 5], batch_size=1)) as graph:
+        feeding, seen = graph.feed(n_epochs=2), []
+
+        def take():
+            while not feeding.ended:
+                for step in feeding.all_steps():
+                    graph.take(len(step.examples))
+                    seen.append(step.index)
+
+        if n_steps == 8:
+            within(HANG_S, take)
+        else:
+            with pytest.raises(errors.FeedingError, match='more than half of the 4 train .* u[23]'):
+                within(HANG_S, take)
+    assert len(seen) == n_steps

@@ -3,6 +3,8 @@
 import errno
 import logging
 import os
+import platform
+import stat
 import subprocess
 import sys
 import threading
@@ -67,6 +69,58 @@ def test_write_file_that_fails_keeps_the_old_file(tmp_path):
     with pytest.raises(UnicodeEncodeError):
         files.write_file(str(path), 'n\udcff')
     assert path.read_text() == 'old'
+
+
+def test_write_file_removes_what_killed_processes_left_of_this_file(tmp_path):
+    gone, host = 2**22 + 1, platform.node()
+    stays = [
+        'a.%d.tmp' % os.getppid(),
+        'a.%d-else.tmp' % gone,
+        'b.%d.tmp' % gone,
+        'a.b.tmp',
+        'a.tmp',
+    ]
+    for name in (*stays, 'a.%d.tmp' % gone, 'a.%d-%s.tmp' % (gone, host)):
+        (tmp_path / name).write_text('half')
+    files.write_file(str(tmp_path / 'a'), 'whole')
+    assert sorted(os.listdir(tmp_path)) == sorted(['a', *stays])
+
+
+def test_write_file_on_a_full_disk_leaves_no_temporary_file(tmp_path, monkeypatch):
+    def fsync(_):
+        raise OSError(errno.ENOSPC, 'No space left on device')
+
+    (tmp_path / 'a').write_text('old')
+    monkeypatch.setattr(os, 'fsync', fsync)
+    with pytest.raises(OSError, match='No space left'):
+        files.write_file(str(tmp_path / 'a'), 'new')
+    assert os.listdir(tmp_path) == ['a'] and (tmp_path / 'a').read_text() == 'old'
+
+
+def test_write_file_syncs_the_file_before_it_has_its_name_and_the_name_after(tmp_path, monkeypatch):
+    done, fsync, replace = [], os.fsync, os.replace
+
+    def traced_fsync(descriptor):
+        done.append(os.path.relpath(os.readlink('/proc/self/fd/%d' % descriptor), tmp_path))
+        fsync(descriptor)
+
+    def traced_replace(source, target):
+        done.append(os.path.relpath(source, tmp_path) + ' becomes a')
+        replace(source, target)
+
+    monkeypatch.setattr(os, 'fsync', traced_fsync)
+    monkeypatch.setattr(os, 'replace', traced_replace)
+    files.write_file(str(tmp_path / 'a'), 'new')
+    assert done == [done[0], done[0] + ' becomes a', '.'] and done[0].startswith('a.')
+
+
+def test_files_get_the_permissions_of_the_umask(tmp_path):
+    before = os.umask(0o027)
+    try:
+        files.write_file(str(tmp_path / 'a'), 'text')
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / 'a').stat().st_mode) == 0o640
 
 
 def test_make_dir_makes_all_folders_and_leaves_them_empty(tmp_path):

@@ -374,3 +374,49 @@ def test_the_batches_of_an_update_drop_other_units():
             session.run(seed, {n_batches: 0}),
             session.run(DeepSpeech._dropout_seed(config, step, None)),
         )
+
+
+# Numbers that are not finite
+
+
+@pytest.mark.parametrize(
+    'first, second, loss, fine',
+    [
+        ([3.0, -4.0], 1.0, 2.5, True),
+        ([3.0, np.nan], 1.0, 2.5, False),
+        ([3.0, -4.0], -np.inf, 2.5, False),
+        ([3.0, -4.0], 1.0, np.inf, False),
+        ([3.0, -4.0], 1.0, np.nan, False),
+        ([3e19, -4.0], 1.0, 2.5, False),  # its square is too large for float32
+        ([3e18, -4.0], 1.0, 3e38, True),
+    ],
+)
+def test_what_counts_as_finite(first, second, loss, fine):
+    with tf.Graph().as_default(), tf.Session(config=unoptimised()) as session:
+        pairs = [(tf.constant(first), 'a'), (tf.constant([[second]]), 'b')]
+        assert session.run(gradients_module.finite(pairs, tf.constant(loss))) == fine
+
+
+def test_an_update_that_is_not_finite_changes_neither_weights_nor_slots():
+    with tf.Graph().as_default(), tf.Session(config=unoptimised()) as session:
+        variable = tf.get_variable('w', initializer=[1.0, 2.0])
+        gradient, number = tf.placeholder(tf.float32, [2]), tf.train.get_or_create_global_step()
+        pairs = [(gradient, variable)]
+        update = gradients_module.applied_if(
+            gradients_module.finite(pairs, tf.constant(1.0)),
+            lambda: tf.train.AdamOptimizer(0.5).apply_gradients(pairs, number),
+        )
+        session.run(tf.global_variables_initializer())
+        everything = {v.op.name: v for v in tf.global_variables()}
+        assert set(everything) == {
+            *('w', 'w/Adam', 'w/Adam_1', 'beta1_power', 'beta2_power', 'global_step')
+        }
+        session.run(update, {gradient: [1.0, -1.0]})
+        before = session.run(everything)
+        np.testing.assert_allclose(before['w'], [0.5, 2.5], rtol=1e-6)
+        session.run(update, {gradient: [1.0, np.nan]})
+        after = session.run(everything)
+        for name, value in before.items():
+            np.testing.assert_array_equal(after[name], value)
+        session.run(update, {gradient: [1.0, -1.0]})
+        assert session.run(number) == 2

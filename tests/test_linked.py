@@ -4,8 +4,9 @@ import contextlib
 
 import pytest
 
+from feeding_helpers import item
 from helpers import load_config
-from util import records
+from util import errors, records
 from util.feeding import data_sets, feeder, linked
 from util.tf1 import tf
 
@@ -59,6 +60,8 @@ def feeding_of(sets, *arguments):
             for _ in range(n_epochs):
                 taken.append([])
                 for step in feeding.all_steps():
+                    if not step.examples:
+                        continue
                     [example] = step.examples
                     label = session.run(utterances[step.queue_index])[2]
                     assert example.utterance.name.endswith(str(label[0]))
@@ -149,3 +152,17 @@ def test_a_set_without_short_utterances_is_left_out_of_the_stage():
     short = sets.up_to(4)
     assert [part.examples[0].utterance.name for part in short.parts] == ['a0']
     assert short.total_batches == 3 and len(sets.up_to(1)) == 0
+
+
+def test_a_set_of_which_nothing_can_be_read_is_an_error_that_names_it(monkeypatch):
+    def read(data_set, index, epoch):
+        return None if data_set.title == 'b train' else item(data_set, index)
+
+    monkeypatch.setattr(data_sets.DataSet, 'read', read)
+    sets = make_linked()
+    sets.parts[1].title = 'b train'
+    with (
+        feeding_of(sets) as take,
+        pytest.raises(errors.DataError, match='no utterance of the b train set .* weight must be'),
+    ):
+        take(1)

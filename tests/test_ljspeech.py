@@ -96,3 +96,14 @@ def test_real_speech_agrees_with_its_index(tmp_path, shared_data, fetched):
     sets = read_corpus(ljspeech, shared_data(name), cache_dir=tmp_path / 'cache')
     assert [len(data_set) for data_set in sets] == [5, 0, 0]
     check_against_index(sets, read_index(shared_data, name, name))
+
+
+def test_a_path_that_leads_out_of_the_corpus_is_excluded(tmp_path, fetched):
+    write_corpus(tmp_path, ['../../secret|one', '/etc/passwd|two', 'LJ001-0001|three'])
+    found = listed(tmp_path)
+    reasons = [each.exclusion_reason for part in found for each in part]
+    assert [bool(reason) and 'leads out of the corpus' in reason for reason in reasons] == [
+        True,
+        True,
+        False,
+    ]

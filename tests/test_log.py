@@ -273,3 +273,59 @@ def test_merge_logs_takes_any_folder_name(tmp_path):
     write_run(tmp_path / 'logs 1 x', 'b', '{"n": 2}')
     run_log.merge_logs(str(logs))
     assert merged(logs) == [{'n': 1}]
+
+
+def test_merge_logs_orders_runs_of_one_second_by_their_number(tmp_path):
+    for n, name in enumerate(('-1', '-1-2', '-1-10', '-2')):
+        write_run(tmp_path, '20260304-12050' + name, '{"n": %d}' % n)
+    run_log.merge_logs(str(tmp_path))
+    assert [run['n'] for run in merged(tmp_path)] == [0, 1, 2, 3]
+
+
+def test_merge_logs_leaves_out_what_is_no_log(tmp_path, caplog):
+    for name, content in (
+        ('deep', '[' * 100000),
+        ('nested', '{"a":' * 900 + '1' + '}' * 900),
+        ('number', '5'),
+        ('digits', '{"n": %s}' % ('9' * 5000)),
+        ('large', '{"n": "%s"}' % ('a' * run_log.LARGEST_LOG)),
+    ):
+        write_run(tmp_path, name, content)
+    (tmp_path / 'pipe').mkdir()
+    os.mkfifo(tmp_path / 'pipe' / 'hyper.json')
+    write_run(tmp_path, 'good', '{"n": 1}')
+    run_log.merge_logs(str(tmp_path))
+    assert merged(tmp_path) == [{'n': 1}]
+    assert len(caplog.messages) == 6
+
+
+def test_merge_logs_sees_a_run_that_ends_meanwhile(tmp_path, monkeypatch):
+    write_file = run_log.files.write_file
+
+    def write_while_another_run_ends(path, content):
+        if not (tmp_path / 'b').exists():
+            write_run(tmp_path, 'b', '{"n": 2}')
+            run_log.merge_logs(str(tmp_path))  # by the other run
+        write_file(path, content)
+
+    monkeypatch.setattr(run_log.files, 'write_file', write_while_another_run_ends)
+    write_run(tmp_path, 'a', '{"n": 1}')
+    run_log.merge_logs(str(tmp_path))
+    assert merged(tmp_path) == [{'n': 1}, {'n': 2}]
+
+
+def test_messages_show_control_characters_of_data(capsys):
+    handlers = logging.getLogger().handlers[:]
+    level = logging.getLogger().level
+    try:
+        run_log.set_up_logging()
+        log = logging.getLogger('util.feeding.data_sets')
+        log.warning('%s is excluded', 'a\x1b[2J\nb\u202e.wav')
+        log.info('two\nlines of caf\xe9')
+        assert capsys.readouterr().out == (
+            'a\\x1b[2J\\nb\\u202e.wav is excluded\ntwo\nlines of caf\xe9\n'
+        )
+    finally:
+        logging.getLogger().handlers[:] = handlers
+        logging.getLogger().setLevel(level)
+        logging.getLogger('tensorflow').setLevel(logging.NOTSET)

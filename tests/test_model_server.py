@@ -304,7 +304,7 @@ NAN[1, 17] = np.nan
         (SILENCE, ints(5000, 0), '400 samples'),
         (SILENCE, ints(-1, 5000), '400 samples'),
         (SILENCE, ints(5000), 'a length for each'),
-        (SILENCE[:0], ints(), 'a length for each'),
+        (SILENCE[:0], ints(), 'one utterance or more'),
         (SILENCE[:, :0], ints(0, 0), '400 samples'),
         (SILENCE, ints(5000, 5001), 'larger than samples has'),
     ],

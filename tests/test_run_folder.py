@@ -1,11 +1,14 @@
 """util.run.run_folder: the folder of a run and its name, the revision of the code."""
 
+import datetime
 import os
 import shutil
 import time
+import types
 
 import pytest
 
+from helpers import load_config
 from util import config as settings, errors
 from util.run import run_folder
 
@@ -101,3 +104,34 @@ def test_git_revision_without_git(tmp_path, monkeypatch):
     monkeypatch.setattr(settings, 'PROJECT_DIR', str(make_repository(tmp_path)))
     monkeypatch.setenv('PATH', str(tmp_path))
     assert run_folder.git_revision() == (None, None)
+
+
+def test_git_is_asked_once(tmp_path, monkeypatch):
+    asked = []
+
+    def run(command, **options):
+        asked.append(command)
+        return types.SimpleNamespace(stdout=HASH + '\ntopic\n')
+
+    monkeypatch.setattr(settings, 'PROJECT_DIR', str(tmp_path))
+    monkeypatch.setattr(run_folder.subprocess, 'run', run)
+    assert run_folder.git_revision() == run_folder.git_revision() == (HASH, 'topic')
+    assert len(asked) == 1
+
+
+def test_logs_that_cannot_be_published_do_not_hide_the_result(tmp_path, monkeypatch, caplog):
+    def maybe_publish(logs_dir):
+        raise TimeoutError('no answer of the server')
+
+    monkeypatch.setattr(run_folder.website, 'maybe_publish', maybe_publish)
+    data_set = types.SimpleNamespace(total_batches=3)
+    data_sets = types.SimpleNamespace(stages=[data_set], dev=data_set, test=data_set)
+    record = run_folder.RunRecord(
+        load_config(logs_dir=tmp_path / 'logs'),
+        types.SimpleNamespace(n_character=29),
+        data_sets,
+        datetime.datetime.now(datetime.timezone.utc),
+    )
+    record.write()
+    assert caplog.messages == ['the logs cannot be published: no answer of the server']
+    assert os.path.exists(os.path.join(record.run_dir, 'hyper.json'))

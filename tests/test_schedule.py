@@ -77,7 +77,12 @@ def test_steps_add_up_to_their_epoch():
     state = schedule.after_step(START, records.Step(0, examples), 2.0)
     state = schedule.after_step(state, records.Step(2, examples[:1]), 10.0)  # 1 was unreadable
     assert (state.epoch, state.epoch_step, state.epoch_done, state.epoch_loss) == (0, 3, 4, 16.0)
-    assert schedule.after_epoch(state) == START._replace(epoch=1)
+    done = schedule.after_epoch(state)
+    assert done == START._replace(epoch=1, epoch_done=4, epoch_loss=16.0)  # for its report
+    assert schedule.epoch_mean(done) == 4.0
+    assert schedule.epoch_begun(done) == START._replace(epoch=1)
+    assert schedule.epoch_begun(state) == state
+    assert math.isnan(schedule.epoch_mean(START))
 
 
 def test_the_learning_rate_stays_without_settings():
@@ -151,6 +156,50 @@ def test_the_learning_rate_rises_over_the_warm_up():
     factors = [schedule.warmup_factor(config, update) for update in (1, 2, 3, 4, 5, 900)]
     assert factors == [0.25, 0.5, 0.75, 1, 1, 1]
     assert schedule.warmup_factor(load_config(), 1) == 1
+
+
+# Batches that are left out, and other dev sets
+
+
+def test_batches_that_are_left_out_are_counted_until_one_is_not():
+    examples = 3 * [records.Example(records.Utterance('a.wav', 'a', 'A'), 'a', 5, 0.05)]
+    state = schedule.after_left_out(START, records.Step(0, examples))
+    state = schedule.after_left_out(state, records.Step(1, examples))
+    assert state == START._replace(epoch_step=2, left_out=2, left_out_in_row=2)
+    state = schedule.after_step(state, records.Step(2, []), 0.0)  # unreadable
+    assert state.left_out_in_row == 2
+    state = schedule.after_step(state, records.Step(3, examples), 7.0)
+    assert (state.left_out, state.left_out_in_row, state.epoch_done) == (2, 0, 3)
+    assert schedule.epoch_mean(state) == 7.0
+
+
+def test_the_checksum_of_a_dev_set_changes_with_what_its_figures_depend_on():
+    def example(name='A', transcript='a', n_steps=5):
+        return records.Example(records.Utterance('a.wav', name), transcript, n_steps, 0.05)
+
+    def checksum(*examples, **values):
+        return schedule.dev_checksum(load_config(**values), examples)
+
+    usual = checksum(example(), example('B'))
+    others = [
+        checksum(example()),
+        checksum(example(), example('C')),
+        checksum(example(), example('B', transcript='b')),
+        checksum(example(), example('B', n_steps=6)),
+        checksum(example(), example('B'), relu_clip=5),
+        checksum(example(), example('B'), best_by='cer'),
+        checksum(example(), example('B'), best_by='cer', beam_width=2),
+    ]
+    assert len({0, usual, *others}) == 9
+    assert checksum(example(), example('B'), beam_width=2, epochs=99) == usual
+
+
+def test_another_dev_set_has_its_own_figures_and_patience():
+    old = START._replace(best_dev_loss=0.5, best_epoch=3, bad_validations=2, dev_set=7, epoch=5)
+    new = schedule.with_dev_set(old, 8, 90.0, 0.0)
+    assert new == old._replace(best_dev_loss=90.0, bad_validations=0, dev_set=8)
+    lost = schedule.with_dev_set(old, 8, math.nan, 0.0)
+    assert (lost.best_dev_loss, lost.best_epoch, lost.dev_set) == (math.inf, 0, 8)
 
 
 # The figure that the best weights are chosen by

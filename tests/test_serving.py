@@ -286,8 +286,10 @@ ONE_HOUR_PAST = [9000, 9001]
         (samples(2, 9000), [-5, 9000], '400 samples'),
         (samples(2, 9000), ONE_HOUR_PAST, 'larger than samples has'),
         (samples(2, 9000), [9000], 'a length for each utterance'),
-        (samples(0, 9000), [], 'a length for each utterance'),
+        (samples(0, 9000), [], r'one utterance or more; their shape is\] \[0 9000\]'),
+        (samples(0, 0), [], 'one utterance or more'),
         (samples(2, 0), [0, 0], '400 samples'),
+        (samples(2, 0), [], 'a length for each utterance'),
     ],
 )
 def test_bad_samples_are_an_error_that_says_what_is_wrong(exported, values, lengths, words):
@@ -317,6 +319,18 @@ def test_bad_features_are_an_error_that_says_what_is_wrong(
 ):
     with pytest.raises(tf.errors.InvalidArgumentError, match=words):
         request(exported, signature, input=values, input_length=lengths)
+
+
+@pytest.mark.parametrize('shape', [(0, 30), (0, 0), (2, 0)])
+def test_an_empty_batch_is_an_error_for_the_notebooks_signature(exported, shape):
+    words = r'at least one step; its shape is\] \[%d %d ' % shape
+    with pytest.raises(tf.errors.InvalidArgumentError, match=words):
+        request(exported, 'serving_default', input=windows(*shape, N_FEATURES))
+
+
+def test_no_files_are_an_error(exported):
+    with pytest.raises(tf.errors.InvalidArgumentError, match='must hold one file or more'):
+        request(exported, 'audio', audio_bytes=[])
 
 
 def test_the_model_says_what_it_is(exported):

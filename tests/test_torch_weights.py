@@ -1,7 +1,10 @@
 """Weights of torchaudio.models.DeepSpeech: the conversion, value by value, and .npz files."""
 
+import io
 import os
 import pickle
+import tracemalloc
+import zipfile
 
 import numpy as np
 import pytest
@@ -150,3 +153,36 @@ def test_an_object_that_is_pickled_in_an_npz_file_is_not_made(tmp_path):
         with pytest.raises(errors.WeightsError):
             torch_weights.read_npz(str(tmp_path / 'weights.npz'))
     assert os.listdir(tmp_path) == ['weights.npz']
+
+
+def header_of(shape, dtype='<f4'):
+    """An .npy file's header, without the values that it promises."""
+    file = io.BytesIO()
+    np.lib.format.write_array_header_2_0(
+        file, {'descr': dtype, 'fortran_order': False, 'shape': shape}
+    )
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    'content',
+    (
+        header_of((10**6, 10**6)),
+        header_of((2**62, 2**62)),
+        header_of((2**23,)) + bytes(2**25),  # a bomb: 32 MiB of zeros take 33 kB
+    ),
+    ids=('huge', 'beyond 64 bits', 'bomb'),
+)
+def test_arrays_larger_than_their_file_are_refused_before_memory_is_taken(tmp_path, content):
+    path = tmp_path / 'weights.npz'
+    with zipfile.ZipFile(path, 'w', zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr('h1.npy', content)
+    del content
+    tracemalloc.start()
+    try:
+        with pytest.raises(errors.WeightsError) as error:
+            torch_weights.read_npz(str(path))
+        assert tracemalloc.get_traced_memory()[1] < 5_000_000
+    finally:
+        tracemalloc.stop()
+    assert str(error.value) == '%s cannot be read: it is not an .npz file of arrays' % path

@@ -65,7 +65,10 @@ def test_hyper_json_has_the_notebooks_structure(finished):
         'git_hash',
         'git_branch',
         'version',
+        'ended',
+        'epochs_done',
     }
+    assert (content['context']['ended'], content['context']['epochs_done']) == ('complete', 2)
     assert content['parameters']['n_hidden_3'] == 64
     assert content['parameters']['n_character'] == 29
     assert content['parameters']['total_batches_train'] == 3

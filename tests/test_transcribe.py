@@ -1,6 +1,5 @@
 """The command line `transcribe`: what it prints, writes and names, with a small random model."""
 
-import errno
 import io
 import json
 import logging
@@ -368,16 +367,13 @@ def test_ctrl_c_ends_it_quietly(model, long_file):
     assert time.monotonic() - begun < 30
 
 
-def test_a_full_disk_is_named(run, model, clips, monkeypatch):
-    class Full(io.StringIO):
-        def flush(self):
-            raise OSError(errno.ENOSPC, 'No space left on device')
-
-    with monkeypatch.context() as patch:
-        patch.setattr(sys, 'stdout', Full())
-        status, _, err = run(model, clips[0])
-    assert status == 1
-    assert err == 'error: the standard output cannot be written: No space left on device\n'
+@pytest.mark.run
+def test_a_full_disk_is_named(model, tmp_path, clips):
+    with open('/dev/full', 'wb') as full:
+        process = started(model, str(tmp_path / clips[0]), stdout=full)
+        err = process.communicate(timeout=LIMIT_S)[1]
+    message = b'error: the standard output cannot be written: No space left on device\n'
+    assert (process.returncode, err) == (1, message)
 
 
 # Against the training

@@ -1,5 +1,6 @@
 """Computes windows of MFCC from audio files, independently of TensorFlow and of the model."""
 
+import contextlib
 import functools
 import math
 import os
@@ -15,7 +16,7 @@ import scipy.sparse
 import soundfile
 from python_speech_features import base, sigproc
 
-from util import records
+from util import audio_headers, records
 
 SAMPLE_RATE = 16000  # Hz, the default
 WIN_LENGTH_S = 0.025  # s, analysis window of a frame
@@ -33,6 +34,9 @@ LOUDEST = 1e9  # limit of a sample's absolute value; full scale is 1, but floats
 SPHERE_HEADER_BYTES = 1024
 SOURCE_RATES = (4000, 384000)  # Hz; a header with a rate outside this range counts as damaged
 BLOCK_SAMPLES = 1 << 22  # samples read at once, as the length in a header is never trusted
+COUNTED_SAMPLES = 4096  # samples read at once to find where damage begins
+UNKNOWN_FRAMES = 1 << 62  # libsndfile states this many samples or more if a header states none
+MP3_SLACK = 2304  # samples, two frames, by which the length that an MP3 file states may be wrong
 
 
 class AudioInfo(NamedTuple):
@@ -51,10 +55,14 @@ def audio_info(filename: str) -> AudioInfo:
     """Reads the header of an audio file.
 
     Raises:
-      AudioError: the file cannot be opened, is not audio, or its rate is outside SOURCE_RATES.
+      AudioError: the file cannot be opened, is not audio, its rate is outside SOURCE_RATES, or it
+        holds fewer samples than its header says, or another file behind the first.
     """
     with open_audio(filename) as file:
-        return _checked_info(file, filename)
+        info = _checked_info(file, filename)
+        if file.format == 'FLAC':
+            _check_flac_end(file, filename)
+        return info
 
 
 def read_audio(
@@ -83,8 +91,8 @@ def read_audio(
         info = _checked_info(file, filename)
         check_channel(info, channel)
         first, count = segment(info, start_s, stop_s)
-        size = max(1, min(file.frames if stop_s is None else count, BLOCK_SAMPLES // file.channels))
-        blocks = list(read_blocks(file, first, None if stop_s is None else count, size))
+        size = max(1, min(count, BLOCK_SAMPLES // file.channels))
+        blocks = list(read_blocks(file, first, count, size))
     samples = one_channel(blocks[0] if len(blocks) == 1 else np.concatenate(blocks), channel)
     if info.rate != sample_rate and len(samples):
         divisor = math.gcd(info.rate, sample_rate)
@@ -114,97 +122,183 @@ def check_channel(info: AudioInfo, channel: int | None) -> None:
         raise AudioError('no channel %d: it has %d, counted from 0' % (channel, info.channels))
 
 
-def open_audio(filename: str) -> soundfile.SoundFile:
-    """Returns the open soundfile.SoundFile of a regular file.
+class AudioFile(soundfile.SoundFile):
+    """An open audio file that is read from the front.
+
+    After each block, soundfile seeks to where the reading has come to, which libsndfile refuses
+    where a length is unknown (FLAC).
+    """
+
+    def seekable(self) -> bool:
+        """Returns False, so that soundfile reads without seeking."""
+        return False
+
+    def skip(self, count: int) -> None:
+        """Skips samples from the start of the file; reads them where seeking is impossible, as in
+        GSM 6.10 and in FLAC of unknown length."""
+        if super().seekable() and self.frames < UNKNOWN_FRAMES:
+            self.seek(count)
+            return
+        while count > 0:
+            skipped = len(self.read(min(count, BLOCK_SAMPLES // self.channels)))
+            count = count - skipped if skipped else 0
+
+
+def open_audio(filename: str) -> AudioFile:
+    """Returns the open AudioFile of a regular file.
 
     Raises:
       AudioError: as `audio_info`.
     """
+    try:  # O_NONBLOCK, as opening a pipe could block for ever
+        descriptor = os.open(filename, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError as error:
+        raise AudioError('cannot be read: %s' % error.strerror) from None
+    except ValueError as error:  # a null character in the name
+        raise AudioError('cannot be read: %s' % error) from None
     try:  # by descriptor, so that libsndfile takes the format from the content, not from the name
-        if not stat.S_ISREG(os.stat(filename).st_mode):
-            raise AudioError('not a regular file')  # reading a pipe could block for ever
-        return soundfile.SoundFile(os.open(filename, os.O_RDONLY))
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise AudioError('not a regular file')
+        return AudioFile(os.dup(descriptor))
     except OSError as error:
         raise AudioError('cannot be read: %s' % error.strerror) from None
     except soundfile.LibsndfileError as error:
-        raise AudioError(_why_not_audio(filename, error)) from None
-    except AudioError:
-        raise
-    except ValueError as error:  # a null character in the name
-        raise AudioError('cannot be read: %s' % error) from None
+        raise AudioError(_why_not_audio(descriptor, error)) from None
+    finally:
+        os.close(descriptor)
 
 
-def _why_not_audio(filename, error):
+def _why_not_audio(descriptor, error):
     """Returns the reason, in words, why libsndfile cannot open a file."""
-    header = _sphere_header(filename)
-    if header.startswith(b'NIST_1A') and b'embedded-shorten' in header:
-        return (
-            'SPHERE compressed by shorten, which libsndfile cannot read; convert it: sph2pipe '
-            '-f wav IN.sph OUT.wav'
-        )
+    with contextlib.suppress(OSError):
+        header = os.pread(descriptor, SPHERE_HEADER_BYTES, 0)
+        if header.startswith(b'NIST_1A') and b'embedded-shorten' in header:
+            return (
+                'SPHERE compressed by shorten, which libsndfile cannot read; convert it: sph2pipe '
+                '-f wav IN.sph OUT.wav'
+            )
+        promise = audio_headers.promise(descriptor)
+        if promise and promise.held < promise.said:
+            return 'damaged audio: %d bytes of samples, its header says %d' % promise[:2]
     return 'not an audio file: %s' % error.error_string.strip('. \n')
 
 
-def _sphere_header(filename):
-    """Returns the first SPHERE_HEADER_BYTES bytes of a file; b'' if it cannot be read again."""
-    try:
-        with open(filename, 'rb') as file:
-            return file.read(SPHERE_HEADER_BYTES)
-    except OSError:
-        return b''
-
-
 def _checked_info(file, filename):
-    """Returns the AudioInfo of an open file.
+    """Returns the AudioInfo of an open file, with its true length.
 
     Raises:
-      AudioError: the rate is outside SOURCE_RATES, or a SPHERE file is damaged.
+      AudioError: the rate is outside SOURCE_RATES, or the file is not as long as its header says.
     """
     low, high = SOURCE_RATES
     if not low <= file.samplerate <= high:
         raise AudioError('sample rate of %d Hz, expected %d to %d' % (file.samplerate, low, high))
-    if file.format == 'NIST':
-        _check_sphere(file, filename)
-    return AudioInfo(file.samplerate, file.channels, file.frames)
+    try:
+        if file.format == 'NIST':
+            _check_sphere(file)
+        _check_promise(file, audio_headers.promise(file.name))
+    except OSError as error:
+        raise AudioError('cannot be read: %s' % error.strerror) from None
+    frames = file.frames
+    if frames >= UNKNOWN_FRAMES:
+        frames, damage = _count_samples(filename)
+        if damage:
+            raise AudioError('damaged %s after %d samples' % (file.format, frames))
+    return AudioInfo(file.samplerate, file.channels, frames)
 
 
-def _check_sphere(file, filename):
+def _check_sphere(file):
     """Raises AudioError if the sample count in a SPHERE header is not that of the file, as happens
     after a transfer in text mode."""
-    promised = re.search(rb'sample_count -i (\d+)', _sphere_header(filename))
-    if promised and int(promised.group(1)) != file.frames:
+    header = os.pread(file.name, SPHERE_HEADER_BYTES, 0)
+    promised = re.search(rb'sample_count -i (\d{1,18})', header)
+    if promised:
+        _check_count(file, file.frames, int(promised.group(1)), 'SPHERE')
+
+
+def _check_count(file, count, promised, kind=None):
+    """Raises AudioError if a file has not as many samples as its header says."""
+    if count != promised:
         raise AudioError(
-            'damaged SPHERE: %d samples, its header says %d' % (file.frames, int(promised.group(1)))
+            'damaged %s: %d samples, its header says %d' % (kind or file.format, count, promised)
         )
 
 
-def read_blocks(
-    file: soundfile.SoundFile, first: int, count: int | None, size: int
-) -> Iterator[np.ndarray]:
+def _check_promise(file, promise):
+    """Raises AudioError if a file is not what its audio_headers.Promise (or None) says."""
+    if promise is None:
+        return
+    if promise.joined:
+        raise AudioError(audio_headers.JOINED)
+    if promise.held < promise.said and file.format == 'MP3':  # libsndfile counts what is stated
+        _check_count(file, file.frames * promise.held // promise.said, file.frames)
+    elif file.frames and promise.held < promise.said:
+        width = promise.held // file.frames  # bytes; 0 if samples are compressed
+        promised = promise.said // width if width else file.frames * promise.said // promise.held
+        _check_count(file, file.frames, promised)
+    elif promise.held < promise.said:
+        raise AudioError(
+            'damaged %s: %d bytes of samples, its header says %d' % (file.format, *promise[:2])
+        )
+
+
+def _check_flac_end(file, filename):
+    """Raises AudioError if an open FLAC file does not end with the last sample of its header."""
+    if not 0 < file.frames < UNKNOWN_FRAMES:
+        return
+    try:
+        file.seek(file.frames - 1)
+        complete = len(file.read(1)) == 1
+    except soundfile.LibsndfileError:
+        complete = False
+    if not complete:
+        _check_count(file, _count_samples(filename)[0], file.frames)
+
+
+def _count_samples(filename):
+    """Returns how many samples can be read, and whether damage ends them rather than the end."""
+    count = 0
+    with open_audio(filename) as file:
+        size = COUNTED_SAMPLES
+        try:
+            while True:
+                found = len(file.read(size, dtype='int16'))
+                count += found
+                if found < size:
+                    return count, False
+        except soundfile.LibsndfileError:
+            return count, True
+
+
+def read_blocks(file: AudioFile, first: int, count: int, size: int) -> Iterator[np.ndarray]:
     """Yields the samples of an open file in blocks, one or more.
 
     Args:
       file: an open file.
       first: the first sample to read.
-      count: number of samples to read; None stands for all that follow.
+      count: number of samples to read.
       size: samples of a block, but for the last one.
     Yields:
       float64 [n_samples, channels], from -1 to 1.
     Raises:
-      AudioError: the data are damaged.
+      AudioError: the data are damaged, or there are fewer samples than `count`.
     """
-    left = math.inf if count is None else count
+    left = count
     try:
         if first:
-            file.seek(first)
+            file.skip(first)
         while True:
-            block = file.read(min(size, left), dtype='float64', always_2d=True)
+            wanted = min(size, left)
+            block = file.read(wanted, dtype='float64', always_2d=True)
             left -= len(block)
+            if len(block) < wanted and not (file.format == 'MP3' and left <= MP3_SLACK):
+                _check_count(file, first + count - left, first + count)
             yield block
-            if len(block) < size or left <= 0:
+            if len(block) < wanted or left <= 0:
                 return
     except soundfile.LibsndfileError as error:
-        raise AudioError('damaged audio: %s' % error.error_string.strip('. \n')) from None
+        raise AudioError(
+            'damaged audio: %s' % (error.error_string.strip('. \n') or 'it cannot be decoded')
+        ) from None
 
 
 def one_channel(samples: np.ndarray, channel: int | None) -> np.ndarray:

@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import difflib
 import json
+import logging
 import math
 import os
 import re
@@ -18,6 +19,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from util import augment_setting, errors, files
+
+log = logging.getLogger(__name__)
 
 PROJECT_DIR = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PREFIX = 'ds_'
@@ -37,8 +40,16 @@ LM_ALPHA, LM_BETA = 0.931, 1.183
 LEARNING_RATE_SCHEDULES = ('exponential', 'cosine')
 FEATURE_NORMS = ('utterance', 'coefficient')
 BEST_BY = ('loss', 'wer', 'cer')
+NONFINITE = ('stop', 'skip')
 WEIGHT_RANGE = 10**6  # the largest ratio between the weights of two corpora
 FULL = 'full'  # stands for all utterances at the end of ds_segment_lengths
+# Fields that hold a path, and those that hold several with commas between
+PATHS = ('config', 'cache_dir', 'checkpoint_dir', 'export_dir', 'logs_dir', 'alphabet',
+         'init_from', 'lm', 'lm_lexicon', 'lm_grammar')  # fmt: skip
+PATH_LISTS = ('dataset_path', 'train_files', 'dev_files', 'test_files')
+# Names that look like a setting's, written in another way
+_OTHER_SPELLING = re.compile('(?:ds|deepspeech)[_-](.+)', re.I)
+NEAR = 0.8  # similarity, from 0 to 1, of such a name to the setting that may be meant
 
 # Where a setting comes from: the notebook of November 2016, Mozilla's releases after it, nabu (an
 # ASR trainer of TensorFlow 1.8 times, and its fork Nabu-MSSS), the paper (Hannun et al., 2014),
@@ -145,7 +156,9 @@ def _setting(
 
 _LARGEST = 2**31 - 1  # integers of the graph have 32 bits
 _STDDEV = {'low': 0.0, 'derived': '`ds_default_stddev`', 'source': NOTEBOOK}
-_WIDTH = {'low': 1, 'unit': 'units', 'source': DEEPSPEECH}
+_BATCH = {'low': 1, 'high': 10**6, 'unit': 'utterances'}
+_BEAM = {'low': 1, 'high': 10**5, 'unit': 'paths'}
+_WIDTH = {'low': 1, 'high': 10**5, 'unit': 'units', 'source': DEEPSPEECH}
 _RATE = {'low': 0.0, 'below': 1.0, 'derived': '`ds_dropout_rate`', 'source': DEEPSPEECH}
 
 
@@ -254,6 +267,10 @@ class Config:
     augment_cache_gb: float = _setting(1.0, 'memory in which `ds_augment` keeps decoded audio, so '
                                        'that it is decoded only once', 'GB', low=0.0)
 
+    feed_timeout_secs: float = _setting(300.0, 'end the run, with a checkpoint, if reading an '
+                                        'utterance takes longer, as from a file server that is '
+                                        'gone; 0: never', 's', low=0.0)
+
     # The splits of corpora whose split can be chosen
     librivox_train: str = _setting('train-clean-100,train-clean-360,train-other-500',
                                    'LibriSpeech subsets to train on, comma-separated')
@@ -271,16 +288,13 @@ class Config:
     training_iters: int = _setting(15, 'epochs to train, in each stage (also `ds_epochs`); 0: '
                                    'only test and export a checkpoint', 'epochs', low=0,
                                    source=NOTEBOOK)
-    batch_size: int = _setting(64, 'utterances in a batch of one tower', 'utterances', low=1,
-                               source=NOTEBOOK)
+    batch_size: int = _setting(64, 'utterances in a batch of one tower', source=NOTEBOOK, **_BATCH)
     train_batch_size: int = _setting(None, 'utterances in a training batch of one tower',
-                                     'utterances', low=1, derived='`ds_batch_size`',
-                                     source=DEEPSPEECH)
+                                     derived='`ds_batch_size`', source=DEEPSPEECH, **_BATCH)
     dev_batch_size: int = _setting(None, 'utterances in a validation batch of one tower',
-                                   'utterances', low=1, derived='`ds_batch_size`',
-                                   source=DEEPSPEECH)
-    test_batch_size: int = _setting(None, 'utterances in a test batch of one tower', 'utterances',
-                                    low=1, derived='`ds_batch_size`', source=DEEPSPEECH)
+                                   derived='`ds_batch_size`', source=DEEPSPEECH, **_BATCH)
+    test_batch_size: int = _setting(None, 'utterances in a test batch of one tower',
+                                    derived='`ds_batch_size`', source=DEEPSPEECH, **_BATCH)
     batch_order: str = _setting(
         'sorted', 'order of the training utterances: `sorted` by length in every epoch, `bucketed` '
         '(batches of similar length in random order) or `shuffled`', choices=BATCH_ORDERS)
@@ -342,14 +356,23 @@ class Config:
                                   '0: never', 'steps', low=0, source=TACOTRON)
     checkpoint_steps: int = _setting(0, 'save a checkpoint every n steps as well; 0: never',
                                      'steps', low=0, source=TACOTRON)
+    checkpoint_secs: float = _setting(
+        600.0, 'save a checkpoint after the update that ends this long after the last one was '
+        'saved; it is removed once there is a newer one; 0: never', 's', low=0.0)
+    nonfinite: str = _setting(
+        'stop', 'what follows if a loss or gradients are not finite, of which no update is made: '
+        '`stop`, or `skip` the batch, of which no more than 10 may come in a row',
+        choices=NONFINITE)
+    report_dropout: bool = _setting(
+        True, 'make the report of `ds_display_step` with dropout, by the training itself; off: by '
+        'a second pass over each batch without it')
     print_batch_shapes: bool = _setting(False, 'print the shapes of every batch',
                                         source=TACOTRON)
     report_count: int = _setting(10, 'utterances that a WER report shows', 'utterances', low=0,
                                  source=DEEPSPEECH)
-    beam_width: int = _setting(100, 'width of the beam search', 'paths', low=1, source=DEEPSPEECH)
+    beam_width: int = _setting(100, 'width of the beam search', source=DEEPSPEECH, **_BEAM)
     export_beam_width: int = _setting(
-        None, 'width of the beam search in exported models', 'paths', low=1,
-        derived='`ds_beam_width`')
+        None, 'width of the beam search in exported models', derived='`ds_beam_width`', **_BEAM)
     lm: str = _setting('', 'language model for a second search of the test: an ARPA file, also '
                        'gzipped, or a binary of KenLM; empty: none', source=DEEPSPEECH)
     lm_alpha: float = _setting(LM_ALPHA, 'weight of the language model', low=0.0, high=1000.0,
@@ -362,7 +385,7 @@ class Config:
     lm_unknown: str = _setting(
         LM_UNKNOWN_NEVER, 'words outside the lexicon: `never`, `spell` for any, or the number that '
         'each of them adds to the score, such as -5')
-    lm_beam_width: int = _setting(100, 'width of the second search', 'paths', low=1, high=10**5)
+    lm_beam_width: int = _setting(100, 'width of the second search', **_BEAM)
     do_fulltrace: bool = _setting(False, 'write run metadata of every step for TensorBoard, and a '
                                   'Chrome trace', source=NOTEBOOK)
     log_device_placement: bool = _setting(False, 'let TensorFlow log on which device each '
@@ -507,7 +530,8 @@ def load(environ: Mapping[str, str] | None = None) -> tuple[Config, dict[str, st
     from_environment = _parse_all(
         {k: v for k, v in environ.items() if k.startswith(PREFIX)}, 'environment'
     )
-    path = _config_path(from_environment)
+    _warn_of_other_spellings(environ)
+    path = _checked_path('config', _config_path(from_environment))
     from_file = _parse_all(_read_file(path), path) if path else {}
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
@@ -522,6 +546,8 @@ def load(environ: Mapping[str, str] | None = None) -> tuple[Config, dict[str, st
     for name, value in _derive(values).items():
         if values[name] is None:
             values[name], sources[name] = value, 'derived'
+    for name in (*PATHS, *PATH_LISTS):
+        values[name] = _checked_path(name, values[name])
     config = Config(**values)
     _check_lists(config)
     _check_together(config)
@@ -639,13 +665,44 @@ def _config_path(from_environment):
     if 'config' in from_environment:
         return from_environment['config']
     if from_environment.get('importer', Config.importer) == 'digits':
-        return os.path.relpath(_project_file('data', 'digits', 'config.json'))
+        return _project_file('data', 'digits', 'config.json')
     return None
 
 
+def _checked_path(name, value):
+    """Returns the value of a setting in PATHS or PATH_LISTS, in which a ~ at the start of a path
+    is replaced by the home folder, as a shell does it.
+
+    Raises:
+      ConfigError: the home folder is not known, or the path is not in UTF-8, for which TensorFlow
+        takes all paths.
+    """
+    if not value:
+        return value
+    given = _items(value) if name in PATH_LISTS else [value]
+    paths = [os.path.expanduser(path) for path in given]
+    for path in paths:
+        if path.startswith('~'):
+            raise errors.ConfigError(
+                '%s%s must be a path whose home folder is known, got %s (HOME is not set, or there '
+                'is no such user); ./~ is a folder of that name' % (PREFIX, name, path)
+            )
+        try:
+            path.encode()
+        except UnicodeEncodeError:
+            raise errors.ConfigError(
+                '%s%s must be a path in UTF-8, got %s' % (PREFIX, name, path)
+            ) from None
+    return value if paths == given else ','.join(paths)
+
+
 def _project_file(*parts):
-    """Returns the path of a file that comes with the project."""
-    return os.path.join(PROJECT_DIR, *parts)
+    """Returns the path of a file that comes with the project, relative to the working folder."""
+    path = os.path.join(PROJECT_DIR, *parts)
+    try:
+        return os.path.relpath(path)
+    except FileNotFoundError:  # the working folder was removed
+        return path
 
 
 def _derive(values):
@@ -688,7 +745,7 @@ def _derive(values):
 def _default_dataset_path(importer):
     """Returns the default folder of an importer's corpus."""
     if importer == 'digits':
-        return os.path.relpath(_project_file('data', 'digits'))
+        return _project_file('data', 'digits')
     return os.path.join('.', 'data', importer)
 
 
@@ -729,6 +786,20 @@ def _parse_all(raw, origin):
             )
         values[known[len(PREFIX) :]] = parse(name, value, _FIELDS[known])
     return values
+
+
+def _warn_of_other_spellings(environ):
+    """Warns of variables that are no settings but seem to be meant as such, as DS_Batch_Size; a
+    setting's name starts with ds_ in small letters."""
+    for name in environ:
+        other = not name.startswith(PREFIX) and _OTHER_SPELLING.fullmatch(name)
+        if not other:
+            continue
+        meant = PREFIX + other[1].lower().replace('-', '_')
+        near = difflib.get_close_matches(meant, [*_FIELDS, *ALIASES], n=1, cutoff=NEAR)
+        if near:
+            log.warning('%s (environment) is not a setting and has no effect; the nearest is %s',
+                        name, near[0])
 
 
 def _nearest(name):
@@ -870,7 +941,13 @@ def show(value: object) -> str:
 
 def help_text() -> str:
     """Returns the text of `--help`: each setting with its meaning, type, default and unit."""
-    lines = ['Settings, in the environment or in the JSON file of ds_config:', '']
+    lines = [
+        'Exit status: 0 if all is done, 1 after an error, 2 after a wrong argument, 130 after an',
+        'interruption (Ctrl-C, SIGTERM, SIGHUP), whose last line says what was saved.',
+        '',
+        'Settings, in the environment or in the JSON file of ds_config:',
+        '',
+    ]
     for name, kind, default, unit, meaning, _ in table_rows():
         lines.append('%-24s %s' % (name, meaning.replace('`', '')))
         details = '%s, default %s' % (kind, default.replace('`', '') or 'empty')

@@ -5,23 +5,36 @@ import json
 import logging
 import math
 import os
+import re
 import shutil
 import sys
 from typing import TextIO
 
 import tqdm
 
-from util import files
+from util import errors, files
 
 log = logging.getLogger(__name__)
 
 LINE_WIDTH = 79  # characters of a progress bar with its caption; fewer on a narrower terminal
+LARGEST_LOG = 10**7  # bytes of a hyper.json; a run's has some thousands
+MERGES = 10  # times that hyper.js is written while other runs end
+
+
+class _Plain(logging.Formatter):
+    """Formats messages as plain lines. What is in them from data, such as file names, reaches no
+    terminal as a command; reports have several lines, warnings one."""
+
+    def format(self, record):
+        return errors.printable(
+            record.getMessage(), '\t' if record.levelno >= logging.WARNING else '\n\t'
+        )
 
 
 def set_up_logging() -> None:
     """Sends the log messages of this project to the standard output as plain lines."""
     handler = logging.StreamHandler(sys.stdout)
-    handler.setFormatter(logging.Formatter('%(message)s'))
+    handler.setFormatter(_Plain())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     logging.getLogger('tensorflow').setLevel(logging.ERROR)
 
@@ -115,17 +128,48 @@ def _finite(value):
 def merge_logs(logs_dir: str) -> None:
     """Collects hyper.json of all runs in `logs_dir`/hyper.js, for a web page to load.
 
-    Runs whose file is broken are left out and named in a warning.
+    Runs whose file is broken are left out and named in a warning. Other runs may end at the same
+    time: the file is written until it holds what is there, so that whoever writes last has seen
+    the files of all.
 
     Raises:
       OSError: hyper.js cannot be written.
     Source: the notebook's util.log.merge_logs.
     """
-    runs = []
-    for path in sorted(glob.glob(os.path.join(glob.escape(logs_dir), '*', 'hyper.json'))):
-        try:
-            with open(path, encoding='utf-8') as file:
-                runs.append(json.load(file))
-        except (OSError, ValueError) as error:
-            log.warning('%s is left out of hyper.js: %s', path, error)
-    files.write_file(os.path.join(logs_dir, 'hyper.js'), 'var hyper = %s;\n' % strict_json(runs))
+    paths = _run_logs(logs_dir)
+    for _ in range(MERGES):
+        runs = [run for path in paths if (run := _read_run(path)) is not None]
+        files.write_file(
+            os.path.join(logs_dir, 'hyper.js'), 'var hyper = %s;\n' % strict_json(runs)
+        )
+        merged, paths = paths, _run_logs(logs_dir)
+        if paths == merged:
+            return
+
+
+def _run_logs(logs_dir):
+    """Returns the paths of hyper.json of all runs in the order in which the runs started; of those
+    that started in the same second, -10 comes after -2."""
+
+    def order(path):
+        parts = re.split('([0-9]+)', os.path.basename(os.path.dirname(path)))
+        return [int(part) if i % 2 else part for i, part in enumerate(parts)], path
+
+    return sorted(glob.glob(os.path.join(glob.escape(logs_dir), '*', 'hyper.json')), key=order)
+
+
+def _read_run(path):
+    """Returns the content of a hyper.json; None, with a warning, if it cannot be used."""
+    try:
+        with files.open_regular(path, encoding='utf-8') as file:
+            text = file.read(LARGEST_LOG + 1)
+        if len(text) > LARGEST_LOG:
+            raise ValueError('it is larger than %d bytes' % LARGEST_LOG)
+        run = json.loads(text)
+        if not isinstance(run, dict):
+            raise ValueError('it holds no JSON object')
+        strict_json([run])  # which fails here rather than for all of them, if it is nested deeply
+    except (OSError, ValueError, RecursionError) as error:
+        log.warning('%s is left out of hyper.js: %s', path, error)
+        return None
+    return run

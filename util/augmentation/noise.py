@@ -104,7 +104,7 @@ def find_files(source: str) -> list[records.Utterance]:
       ConfigError: the source does not exist, or has no audio file that can be opened.
     """
     try:
-        found = _utterances(source)
+        found = _utterances(os.path.expanduser(source))
     except errors.DataError as error:
         raise errors.ConfigError('%s: overlay: source: %s' % (SETTING, error)) from None
     problem = 'there is no audio file in it'

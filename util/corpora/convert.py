@@ -1,8 +1,8 @@
 """Converts audio that cannot be read directly, such as headerless files, to FLAC in the cache.
 
 A result lies in `ds_cache_dir`/converted/KEY/, where KEY stands for the reader and its settings.
-Its name is made from the source's path, size and modification time, so that it is used only as
-long as the source is unchanged. A result is written under a temporary name and renamed: a file
+Its name is made from the source's path and fingerprint, so that it is used only as long as the
+source is unchanged. A result is written under a temporary name and renamed: a file
 that exists is complete, and a conversion that was interrupted, even by kill -9, resumes where it
 stopped. Sources are never changed.
 
@@ -94,17 +94,14 @@ def _key(read, options):
 def _expected(source, folder):
     """Returns a Converted with the path of a source's result, whether or not the file exists."""
     try:
-        status = os.stat(source)
+        state = files.fingerprint(source)
     except OSError as error:
         return Converted(None, 'cannot be read: %s' % error.strerror)
     stem = os.path.splitext(os.path.basename(source))[0][:NAME_CHARS]
     digest = hashlib.sha256(os.fsencode(os.path.abspath(source))).hexdigest()[:24]
-    return Converted(
-        os.path.join(
-            folder, '%s-%s-%d-%d.flac' % (stem, digest, status.st_size, status.st_mtime_ns)
-        ),
-        None,
-    )
+    size, _, times = state.partition('-')
+    times = hashlib.sha256(times.encode()).hexdigest()[:16]
+    return Converted(os.path.join(folder, '%s-%s-%s-%s.flac' % (stem, digest, size, times)), None)
 
 
 def _missing(results):
@@ -195,8 +192,10 @@ def _hidden_main():
 
 
 def _start_worker():
-    """Makes a worker end with its parent, even a killed one, and leave Ctrl-C to the parent."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Makes a worker end with its parent, even a killed one, and leave Ctrl-C and other signals to
+    the parent."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
@@ -255,7 +254,7 @@ def read_raw(path: str, rate: int, byte_order: str | None) -> tuple[np.ndarray, 
       AudioError: the file has an odd number of bytes.
       OSError: it cannot be read.
     """
-    with open(path, 'rb') as file:
+    with files.open_regular(path, mode='rb') as file:
         content = file.read()
     if len(content) % 2:
         raise audio.AudioError('%d bytes, expected two for each sample' % len(content))

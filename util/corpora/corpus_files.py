@@ -38,16 +38,50 @@ def require_folder(path: str, corpus: str, how_to_get: str) -> str:
 
 def find_files(folder: str, *endings: str) -> list[str]:
     """Returns the paths of all files below a folder whose names have one of these endings, in
-    upper or lower case; sorted. Hidden files and folders are left out."""
+    upper or lower case; sorted.
+
+    Hidden files and folders are left out. Links to folders are followed, but each folder is listed
+    once only, by its own name rather than by a link's; a link to a folder above leads nowhere.
+    """
     lower, found = tuple(ending.lower() for ending in endings), []
-    for parent, folders, names in os.walk(folder, followlinks=True):
-        folders[:] = sorted(name for name in folders if not name.startswith(HIDDEN))
+    for parent, names in _folders(folder):
         found += [
             os.path.join(parent, name)
             for name in names
             if name.lower().endswith(lower) and not name.startswith(HIDDEN)
         ]
     return sorted(found)
+
+
+def _folders(folder):
+    """Yields path and names of the files of each folder below a folder, of those behind links
+    last."""
+    seen, real = set(), os.path.realpath(folder)
+    while os.path.dirname(real) != real:
+        real = os.path.dirname(real)
+        seen.add(_identity(real))
+    links = [folder]
+    for link in links:  # grows
+        for parent, folders, names in os.walk(link):
+            identity = _identity(parent)
+            if identity in seen or identity is None:
+                folders.clear()
+                continue
+            seen.add(identity)
+            folders[:] = sorted(name for name in folders if not name.startswith(HIDDEN))
+            paths = [os.path.join(parent, name) for name in folders]
+            links += [path for path in paths if os.path.islink(path)]
+            yield parent, names
+
+
+def _identity(path):
+    """Returns device and inode of a folder, which are the same by whatever name; None if it is
+    gone."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def find_file(folder: str, name: str) -> str | None:
@@ -57,6 +91,12 @@ def find_file(folder: str, name: str) -> str | None:
         if found.lower() == name.lower():
             return os.path.join(folder, found)
     return None
+
+
+def leads_out(name: str) -> bool:
+    """Tells whether a path that a corpus's own list states would lead out of the corpus, to where
+    nobody who downloads it expects a file to be read."""
+    return os.path.isabs(name) or '..' in name.split(os.sep) or '\0' in name
 
 
 def read_lines(path: str) -> list[str]:

@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import time
+import urllib.parse
 
 import requests
 import urllib3
@@ -31,6 +32,20 @@ class _Refused(Exception):
 
 class _Broken(Exception):
     """An attempt failed, but the next one may succeed."""
+
+
+class _Session(requests.Session):
+    """A session that follows no redirect from https to http, where anybody could change the
+    file."""
+
+    def get_redirect_target(self, resp: requests.Response) -> str | None:
+        """Returns where a response redirects to; None if it doesn't."""
+        target = super().get_redirect_target(resp)
+        if target and resp.url.lower().startswith('https:'):
+            full = urllib.parse.urljoin(resp.url, target)
+            if not full.lower().startswith('https:'):
+                raise _Refused('the server redirects from https to %s' % full)
+        return target
 
 
 def download(url: str, path: str, size_bytes: int | None = None, md5: str | None = None) -> None:
@@ -67,7 +82,7 @@ def _download(part, size_bytes, md5):
         part.target,
         ', from byte %d on' % before if before else '',
     )
-    with requests.Session() as session:
+    with _Session() as session:
         _receive_all(session, part, size_bytes)
     try:
         _check(part.path, size_bytes, md5)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sized
 from typing import NamedTuple
 
-from util import errors, records
+from util import errors, files, records
 from util.corpora import corpus_files
 
 # If a recording has several files, the one with the last of these endings is used: a SPHERE file
@@ -86,7 +86,7 @@ def list_parts(
     name = _name(path, folder)
     try:
         # errors='replace': a byte that is not UTF-8 excludes its line only, not the file
-        with open(path, encoding='utf-8-sig', errors='replace') as file:
+        with files.open_regular(path, encoding='utf-8-sig', errors='replace') as file:
             lines = [line.strip() for line in file.read().split('\n')]
     except OSError as error:
         return [records.Utterance(path, name, '', 'cannot be read: %s' % error.strerror)]

@@ -1,30 +1,32 @@
 """Caches on disk: the headers of audio files, and features.
 
 Both are SQLite tables beside each other in `ds_cache_dir`. The features themselves lie in one file
-for each corpus and each set of settings, which is mapped into memory. An entry is used only as
-long as size and modification time of the audio file are unchanged. Damaged entries are computed
-again. No run depends on a cache: if one cannot be used, the run logs a warning and goes on without
-it.
+for each corpus and each set of settings. An entry is used only as long as the audio file is the
+same one, unchanged: see `files.fingerprint`. Damaged entries are computed again. No run depends on
+a cache: if one cannot be used, the run logs a warning and goes on without it.
 """
 
 import contextlib
+import errno
 import hashlib
 import logging
-import mmap
 import os
 import sqlite3
 import threading
+import time
 import zlib
 from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 
-from util import audio, records
+from util import audio, files, records
 
 log = logging.getLogger(__name__)
 
-LOCK_TIMEOUT_S = 60  # s; other runs may write to the same cache
+LOCK_TIMEOUT_S = 6.0  # s; other runs may write to the same cache
+SILENT_S = 1.0  # s; a longer wait is logged before it begins
+VERSION = 2  # of the tables; increased when these change, so that each version has its own
 ROWS_AT_ONCE = 5000  # headers that are written in one transaction
 WRITE_BYTES = 4 << 20  # bytes of features that are written in one transaction
 
@@ -34,14 +36,15 @@ def absolute(path: str) -> str:
     return path if path.startswith(os.sep) else os.path.join(os.getcwd(), path)
 
 
-def fingerprint(path: str) -> tuple[int, int]:
-    """Returns the size of a file in bytes and its modification time in ns.
+class Patience:
+    """How long a run waits for locked caches, all of them together.
 
-    Raises:
-      OSError: there is no such file.
+    Attributes:
+      left_s: seconds that are left.
     """
-    status = os.stat(path)
-    return status.st_size, status.st_mtime_ns
+
+    def __init__(self, seconds: float = LOCK_TIMEOUT_S):
+        self.left_s = seconds
 
 
 @contextlib.contextmanager
@@ -55,16 +58,15 @@ def _tolerant(cache):
         cache.broken = True
 
 
-def _connect(path, schema):
-    """Opens the database at `path`, or creates it with the schema; a damaged one is replaced."""
+def _connect(path, schema, patience, dependent=()):
+    """Opens the database at `path`, or creates it with the schema; a damaged one is replaced, and
+    the files that depend on it are removed."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
     for attempt in (1, 2):
-        connection = sqlite3.connect(
-            path, timeout=LOCK_TIMEOUT_S, check_same_thread=False, isolation_level=None
-        )
+        connection = sqlite3.connect(path, timeout=0, check_same_thread=False, isolation_level=None)
         try:
+            _patiently(connection, schema, path, patience)
             connection.execute('PRAGMA synchronous=NORMAL')
-            connection.execute(schema)
             return connection
         except sqlite3.OperationalError:  # it is locked or not writable, but not damaged
             connection.close()
@@ -73,22 +75,56 @@ def _connect(path, schema):
             connection.close()
             if attempt == 2:
                 raise
-            os.remove(path)
+            for damaged in (path, path + '-journal', *dependent):
+                with contextlib.suppress(FileNotFoundError):
+                    os.remove(damaged)
 
 
-def _are_numbers(row):
-    """Tells whether a row of a table is well-formed: five integers after the key."""
-    return len(row) == 5 and all(isinstance(value, int) for value in row)
+def _patiently(connection, statement, path, patience):
+    """Executes a statement; waits for a locked database as long as the patience lasts."""
+    for wait_s in (min(SILENT_S, patience.left_s), None):
+        if wait_s is None:
+            if patience.left_s <= 0:
+                raise sqlite3.OperationalError('another process holds its lock')
+            wait_s = patience.left_s
+            log.info('waiting up to %.0f s for another process, which has locked %s', wait_s, path)
+        started = time.monotonic()
+        try:
+            connection.execute('PRAGMA busy_timeout=%d' % (1000 * wait_s))
+            return connection.execute(statement)
+        except sqlite3.OperationalError as error:
+            if not _is_locked(error):
+                raise
+            patience.left_s -= time.monotonic() - started
+    patience.left_s = 0
+    raise sqlite3.OperationalError('another process holds its lock')
+
+
+def _is_locked(error):
+    """Tells whether an sqlite3.OperationalError means that another process has the lock."""
+    return 'locked' in str(error) or 'busy' in str(error)
+
+
+def _are_valid(row):
+    """Tells whether a row of a table is well-formed: a fingerprint and three integers, of which
+    none is negative, after the key."""
+    state, *numbers = row
+    return (
+        len(numbers) == 3
+        and isinstance(state, str)
+        and all(isinstance(value, int) and value >= 0 for value in numbers)
+    )
 
 
 @contextlib.contextmanager
-def _transaction(database):
+def _transaction(database, path, patience):
     """Runs the block as one transaction of a database."""
-    database.execute('BEGIN IMMEDIATE')
+    _patiently(database, 'BEGIN IMMEDIATE', path, patience)
     try:
         yield
     except BaseException:
-        database.execute('ROLLBACK')
+        with contextlib.suppress(sqlite3.Error):  # it may have been rolled back already
+            database.execute('ROLLBACK')
         raise
     database.execute('COMMIT')
 
@@ -98,19 +134,21 @@ class HeaderCache:
 
     Args:
       directory: `ds_cache_dir`.
+      patience: how long to wait for another process.
     """
 
-    def __init__(self, directory: str):
+    def __init__(self, directory: str, patience: Patience | None = None):
         self.path = os.path.join(directory, 'headers.sqlite')
+        self.patience = patience or Patience()
         self.broken = False
         self._known: dict[str, list] = {}
         self._new: dict[str, list] = {}
         with _tolerant(self):
             self._database = _connect(
                 self.path,
-                'CREATE TABLE IF NOT EXISTS headers (path TEXT '
-                'PRIMARY KEY, bytes INT, mtime INT, rate INT, channels INT, '
-                'frames INT)',
+                'CREATE TABLE IF NOT EXISTS headers%d (path TEXT '
+                'PRIMARY KEY, state TEXT, rate INT, channels INT, frames INT)' % VERSION,
+                self.patience,
             )
 
     def load(self, paths: Iterable[str]) -> None:
@@ -119,8 +157,8 @@ class HeaderCache:
             return
         with _tolerant(self):
             wanted = {absolute(path) for path in paths}
-            for path, *row in self._database.execute('SELECT * FROM headers'):
-                if path in wanted and _are_numbers(row):
+            for path, *row in self._database.execute('SELECT * FROM headers%d' % VERSION):
+                if path in wanted and _are_valid(row):
                     self._known[path] = row
 
     def info(self, path: str) -> audio.AudioInfo:
@@ -131,14 +169,14 @@ class HeaderCache:
         """
         key = absolute(path)
         try:
-            state = fingerprint(path)
+            state = files.fingerprint(path)
         except (OSError, ValueError):
             return audio.audio_info(path)  # raises AudioError with the reason
         row = self._known.get(key)
-        if row is None or tuple(row[:2]) != state:
+        if row is None or row[0] != state:
             info = audio.audio_info(path)
-            self._known[key] = self._new[key] = row = [*state, *info]
-        return audio.AudioInfo(*row[2:])
+            self._known[key] = self._new[key] = row = [state, *info]
+        return audio.AudioInfo(*row[1:])
 
     def close(self) -> None:
         """Writes the new entries and closes the database."""
@@ -146,9 +184,9 @@ class HeaderCache:
             with _tolerant(self):
                 rows = [(path, *row) for path, row in self._new.items()]
                 for start in range(0, len(rows), ROWS_AT_ONCE):
-                    with _transaction(self._database):
+                    with _transaction(self._database, self.path, self.patience):
                         self._database.executemany(
-                            'INSERT OR REPLACE INTO headers VALUES (?, ?, ?, ?, ?, ?)',
+                            'INSERT OR REPLACE INTO headers%d VALUES (?, ?, ?, ?, ?)' % VERSION,
                             rows[start : start + ROWS_AT_ONCE],
                         )
                 self._database.close()
@@ -158,8 +196,7 @@ class HeaderCache:
 class _Place(NamedTuple):
     """The place of an utterance's features in the file of features."""
 
-    bytes: int  # size of the audio file
-    mtime: int  # ns, modification time of the audio file
+    state: str  # fingerprint of the audio file
     offset: int  # bytes from the start of the file of features
     rows: int  # time steps
     crc: int  # checksum of the features
@@ -174,17 +211,30 @@ class FeatureCache:
       settings: the settings on which the features depend; other settings have another file.
       columns: n_input, coefficients of a frame.
       limit_bytes: size beyond which the file does not grow.
+      patience: how long to wait for another process.
     """
 
     def __init__(
-        self, directory: str, name: str, settings: tuple, columns: int, limit_bytes: float
+        self,
+        directory: str,
+        name: str,
+        settings: tuple,
+        columns: int,
+        limit_bytes: float,
+        patience: Patience | None = None,
     ):
-        digest = hashlib.sha256(repr(settings).encode()).hexdigest()[:16]
-        self.path = os.path.join(directory, 'features-%s-%s' % (name.replace(',', '+'), digest))
+        old, self.path = (
+            os.path.join(
+                directory,
+                'features-%s-%s'
+                % (name.replace(',', '+'), hashlib.sha256(repr(what).encode()).hexdigest()[:16]),
+            )
+            for what in (settings, (VERSION, settings))
+        )
         self.broken = False
+        self.patience = patience or Patience()
         self._columns, self._limit, self._full = columns, limit_bytes, False
         self._lock = threading.Lock()
-        self._map: mmap.mmap | bytes = b''
         self._places: dict[str, _Place] = {}
         self._unwritten: list[tuple] = []
         self._unwritten_bytes = 0
@@ -192,12 +242,18 @@ class FeatureCache:
             self._database = _connect(
                 self.path + '.sqlite',
                 'CREATE TABLE IF NOT EXISTS places '
-                '(utterance TEXT PRIMARY KEY, bytes INT, mtime INT, '
-                'offset INT, rows INT, crc INT)',
+                '(utterance TEXT PRIMARY KEY, state TEXT, offset INT, rows INT, crc INT)',
+                self.patience,
+                [self.path + '.bin'],
             )
-            self._file = open(self.path + '.bin', 'a+b')  # noqa: SIM115 - until `close`
+            for ending in ('.bin', '.sqlite'):  # of version 1, which did not notice every change
+                with contextlib.suppress(FileNotFoundError):
+                    os.remove(old + ending)
+            self._file = open(  # noqa: SIM115 - until `close`
+                self.path + '.bin', 'a+b', buffering=0
+            )
             for key, *place in self._database.execute('SELECT * FROM places'):
-                if _are_numbers(place):
+                if _are_valid(place):
                     self._places[key] = _Place(*place)
 
     @staticmethod
@@ -217,34 +273,31 @@ class FeatureCache:
         """Returns the features of an utterance, float32 [n_steps, n_input]; None if they are
         missing, stale or damaged."""
         place = self._places.get(self.key(utterance))
-        if self.broken or place is None or self.state(utterance) != place[:2]:
+        if self.broken or place is None or self.state(utterance) != place.state:
             return None
         with _tolerant(self):
             data = self._bytes(place.offset, 4 * place.rows * self._columns)
-            if zlib.crc32(data) == place.crc:
+            if data and zlib.crc32(data) == place.crc:
                 return np.frombuffer(data, np.float32).reshape(place.rows, self._columns)
         return None
 
     def _bytes(self, offset, count):
-        """Returns `count` bytes of the file; fewer if it is shorter than the table says."""
-        if offset + count > len(self._map):
-            with self._lock:
-                size = os.fstat(self._file.fileno()).st_size
-                if size > len(self._map):
-                    self._map = mmap.mmap(self._file.fileno(), size, access=mmap.ACCESS_READ)
-        return memoryview(self._map)[offset : offset + count]
+        """Returns `count` bytes of the file; b'' if it is shorter than the table says."""
+        # not mapped into memory, as a file that is cut or on a failing disk would end the process
+        if offset + count > os.fstat(self._file.fileno()).st_size:
+            return b''
+        data = os.pread(self._file.fileno(), count, offset)
+        return data if len(data) == count else b''
 
     @staticmethod
-    def state(utterance: records.Utterance) -> tuple[int, int] | None:
+    def state(utterance: records.Utterance) -> str | None:
         """Returns the fingerprint of an utterance's file; None if there is no such file."""
         try:
-            return fingerprint(utterance.wav_filename)
+            return files.fingerprint(utterance.wav_filename)
         except (OSError, ValueError):
             return None
 
-    def put(
-        self, utterance: records.Utterance, features: np.ndarray, state: tuple[int, int]
-    ) -> None:
+    def put(self, utterance: records.Utterance, features: np.ndarray, state: str) -> None:
         """Adds features if there is room. They are written later, by `flush` at the latest.
 
         Args:
@@ -270,7 +323,7 @@ class FeatureCache:
     def _write(self):
         """Appends the features that are not written yet; no other run appends meanwhile."""
         entries, self._unwritten, self._unwritten_bytes = self._unwritten, [], 0
-        with _transaction(self._database):
+        with _transaction(self._database, self.path + '.sqlite', self.patience):
             offset = self._file.seek(0, os.SEEK_END)
             for key, state, rows, data in entries:
                 if offset + len(data) > self._limit:
@@ -282,14 +335,14 @@ class FeatureCache:
                         self._limit / 1e9,
                     )
                     break
-                self._file.write(data)
-                place = _Place(*state, offset, rows, zlib.crc32(data))
+                if self._file.write(data) != len(data):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                place = _Place(state, offset, rows, zlib.crc32(data))
                 self._database.execute(
-                    'INSERT OR REPLACE INTO places VALUES (?, ?, ?, ?, ?, ?)', (key, *place)
+                    'INSERT OR REPLACE INTO places VALUES (?, ?, ?, ?, ?)', (key, *place)
                 )
                 self._places[key] = place
                 offset += len(data)
-            self._file.flush()
 
     def close(self) -> None:
         """Writes the features that are not written yet and closes the files."""

@@ -20,6 +20,7 @@ from util.feeding import cache, linked
 log = logging.getLogger(__name__)
 
 FEATURES_VERSION = 1  # increased when util/audio.py changes, so that old caches are not used
+STEPS_OFF = 30  # time steps by which a header may be wrong, as those of MP3 files are
 NAMED_EXCLUSIONS = 100  # excluded utterances that the log names; the others are only counted
 
 
@@ -39,9 +40,10 @@ def make_data_sets(config, alphabet, listing, augmentation=None):
     Raises:
       DataError: no utterance is left for a stage of the training or for a linked corpus.
     """
-    headers = cache.HeaderCache(config.cache_dir)
+    patience = cache.Patience()
+    headers = cache.HeaderCache(config.cache_dir, patience)
     headers.load(utterance.wav_filename for part in listing for utterance in part)
-    features = _feature_cache(config)
+    features = _feature_cache(config, patience)
     sets, checked = [], {}
     for set_name, utterances in zip(records.SET_NAMES, listing):
         examples, sources = [], collections.Counter()
@@ -78,15 +80,22 @@ def _first(utterances, limit, config):
     return kept
 
 
-def _feature_cache(config):
-    """Returns the feature cache that all three sets share; None if it is off."""
+def _feature_cache(config, patience):
+    """Returns the feature cache that all three sets share; None if it is off.
+
+    The patience is shared with the cache of headers."""
     if not config.feature_cache:
         return None
     settings: tuple = (FEATURES_VERSION, config.sample_rate, config.n_input, config.feature_stride)
     if config.dynamic_range:
         settings += (config.dynamic_range,)
     return cache.FeatureCache(
-        config.cache_dir, config.importer, settings, config.n_input, config.feature_cache_gb * 1e9
+        config.cache_dir,
+        config.importer,
+        settings,
+        config.n_input,
+        config.feature_cache_gb * 1e9,
+        patience,
     )
 
 
@@ -203,7 +212,7 @@ def _link(train, config):
         return train
     sets = []
     for name in weights:
-        sets.append(train.subset(lambda example, name=name: example.utterance.corpus == name))
+        sets.append(train.of_corpus(name))
         if not len(sets[-1]):
             raise errors.DataError(
                 'ds_importer_weights: no usable training utterance of %s is '
@@ -231,6 +240,14 @@ class DataSets:
     def __iter__(self):
         return iter((self.train, self.dev, self.test))
 
+    def n_unreadable(self):
+        """Returns {name of the set: number of utterances that were excluded while reading}."""
+        train = [part.unreadable for stage in self.stages for part in stage.parts]
+        return {
+            self.train.name: len(set().union(*train)),
+            **{each.name: len(each.unreadable) for each in (self.dev, self.test)},
+        }
+
     def with_queues(self):
         """Returns the DataSets that need a queue each, in the order of their `queue_index`."""
         return [data_set for stage in self.stages for data_set in stage.parts] + [
@@ -245,6 +262,8 @@ class DataSet:
     Attributes:
       augmentation: augmenter.Augmenter, or None.
       laps: epochs of this set in one epoch of the training.
+      title: what messages call the set: its name, and the corpus if it is one of linked ones.
+      timeout_s: s, limit of the time in which an utterance is to be read; 0: none.
 
     Args:
       name: 'train', 'dev' or 'test'.
@@ -256,7 +275,7 @@ class DataSet:
     """
 
     def __init__(self, name, examples, config, alphabet=None, features=None, sources=None):
-        self.name = name
+        self.name = self.title = name
         self.examples = examples
         self.features = features
         self.sources = sources or collections.Counter()
@@ -264,8 +283,9 @@ class DataSet:
         self.n_input, self.n_context = config.n_input, config.n_context
         self.queue_index = 0
         self.augmentation, self.laps = None, 1.0
+        self.timeout_s = config.feed_timeout_secs
         self._config, self._alphabet = config, alphabet
-        self._unreadable, self._excluding = set(), threading.Lock()
+        self._size, self._unreadable, self._excluding = len(examples), set(), threading.Lock()
 
     def __len__(self):
         return len(self.examples)
@@ -282,9 +302,22 @@ class DataSet:
         part.__dict__.pop('_numbers', None)  # those of other examples
         return part
 
+    def of_corpus(self, name):
+        """Returns the `subset` of the utterances of a corpus, which counts its own exclusions."""
+        part = self.subset(lambda example: example.utterance.corpus == name)
+        part.title = '%s %s' % (name, self.name)
+        part._size, part._unreadable = len(part), set()
+        return part
+
     def up_to(self, length):
         """Returns the `subset` of the utterances of at most `length` time steps."""
         return self.subset(lambda example: example.n_steps <= length)
+
+    @property
+    def unreadable(self):
+        """Returns the utterances that turned out to be unusable when they were read, a set."""
+        with self._excluding:
+            return set(self._unreadable)
 
     @property
     def total_batches(self):
@@ -382,6 +415,11 @@ class DataSet:
         if frames is None:
             state = self.features and self.features.state(example.utterance)
             frames = _compute_features(example.utterance, self._config)
+            if abs(len(frames) - example.n_steps) > STEPS_OFF:
+                raise audio.AudioError(
+                    '%d time steps, but %d when its header was read; the file has changed'
+                    % (len(frames), example.n_steps)
+                )
             if state:
                 self.features.put(example.utterance, frames, state)
         return frames
@@ -405,15 +443,15 @@ class DataSet:
 
     def _exclude(self, index, reason):
         """Notes an utterance that turns out to be unusable, and logs it once; returns None."""
-        with self._excluding:  # both are shared with every `subset`
+        with self._excluding:  # it and the set are shared with the subsets of the stages
             if self.examples[index].utterance not in self._unreadable:
                 self._unreadable.add(self.examples[index].utterance)
                 log.warning('excluded %s: %s', self.examples[index].utterance.name, reason)
                 log.warning(
                     '%d of %d %s utterances excluded while reading',
                     len(self._unreadable),
-                    len(self.examples),
-                    self.name,
+                    self._size,
+                    self.title,
                 )
 
 

@@ -14,13 +14,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from util import records
-from util.feeding import linked
+from util import errors, records
+from util.feeding import linked, readers
 from util.tf1 import tf
 
 N_READERS = min(4, os.cpu_count() or 1)  # threads that compute features
 MAX_ANNOUNCED = 8  # steps that a feeder may be ahead, if its queue has room for them
-CLOSED_CHECK_S = 0.1  # s, interval at which a waiting feeder checks whether it was closed
+CLOSE_LIMIT_S = 10.0  # s, how long `close` waits for the thread, which may be writing to the cache
+CHECK_S = 0.1  # s, interval at which whoever waits checks whether to go on waiting
 
 
 class UtteranceQueue:
@@ -89,7 +90,7 @@ def next_batch(queues, selector, n_utterances):
     return records.Batch(*chosen.dequeue_many(n_utterances))
 
 
-def feed(data_set, queues, session, first_epoch=0, first_step=0, n_epochs=None):
+def feed(data_set, queues, session, first_epoch=0, first_step=0, n_epochs=None, stop=None):
     """Starts a feeder, which reads ahead of the graph.
 
     Args:
@@ -98,11 +99,13 @@ def feed(data_set, queues, session, first_epoch=0, first_step=0, n_epochs=None):
       session: tf.Session.
       first_epoch, first_step: where to begin, counted from 0.
       n_epochs: epochs to read; None: without end.
+      stop: object whose `check` raises an exception if the run is to stop, as that of
+        signals.StopRequest does; it is called while a step waits for its utterances.
     Returns:
       Feeder or LinkedFeeder.
     """
     kind = LinkedFeeder if isinstance(data_set, linked.LinkedSets) else Feeder
-    return kind(data_set, queues, session, first_epoch, first_step, n_epochs)
+    return kind(data_set, queues, session, first_epoch, first_step, n_epochs, stop)
 
 
 _LAST = object()  # marks the end of the steps, and of the epochs that are announced
@@ -123,17 +126,23 @@ class Feeder:
     step once its utterances are in the queue. So a step that is run never waits for data, and
     an error in one of the threads reaches the caller instead of leaving it waiting.
 
+    The iterators of steps raise FeedingError if an utterance is not read within
+    `ds_feed_timeout_secs`, if reading it fails for a reason that is not the file's, or if more than
+    half of the utterances of an epoch were readable before and are not now.
+
     Attributes:
       waited: seconds that steps have waited for their utterances so far.
     """
 
-    def __init__(self, data_set, queues, session, first_epoch, first_step, n_epochs):
-        self._data_set, self._session = data_set, session
+    def __init__(self, data_set, queues, session, first_epoch, first_step, n_epochs, stop=None):
+        self._data_set, self._session, self._stop = data_set, session, stop
         self._queue = queues[data_set.queue_index]
         self._first_epoch, self._first_step, self._n_epochs = first_epoch, first_step, n_epochs
         self._ready = queue.Queue(MAX_ANNOUNCED)
         self._closed, self._ended = threading.Event(), False
+        self._losses = _Losses(data_set)
         self.waited = 0.0
+        self._readers = readers.Readers(self._read, N_READERS)
         self._thread = threading.Thread(
             target=self._run, daemon=True, name='feeder-' + data_set.name
         )
@@ -159,7 +168,7 @@ class Feeder:
         """Yields all Steps of the next epoch, including those without a readable utterance."""
         while not self._ended:
             started = time.monotonic()
-            item = self._ready.get()
+            item = self._next_item()
             self.waited += time.monotonic() - started
             if isinstance(item, BaseException):
                 self._ended = True
@@ -169,33 +178,49 @@ class Feeder:
                 return
             yield item
 
+    def _next_item(self):
+        """Waits for what is announced next; meanwhile it looks whether the run is to stop."""
+        while True:
+            try:
+                return self._ready.get(timeout=CHECK_S)
+            except queue.Empty:
+                if self._stop is not None:
+                    self._stop.check()
+
     def close(self):
-        """Ends the threads and closes the queue, which cannot be fed again."""
+        """Ends the threads and closes the queue, which cannot be fed again.
+
+        A thread in which a file hangs is left behind, and ends with the process.
+        """
         self._closed.set()
         self._ended = True
         self._queue.close(self._session)
-        self._thread.join()
-        if self._data_set.features:
+        self._thread.join(CLOSE_LIMIT_S)
+        ended = self._readers.close() and not self._thread.is_alive()
+        if ended and self._data_set.features:
             self._data_set.features.flush()
 
     def _run(self):
         """Feeds all epochs, and announces the end or the error; this is the feeder's thread."""
         try:
-            with concurrent.futures.ThreadPoolExecutor(N_READERS, 'reader') as readers:
-                self._feed(readers)
+            self._feed()
             self._announce_when_there_is_room(_LAST)
+        except concurrent.futures.CancelledError:
+            pass  # the feeder was closed
         except BaseException as error:  # whatever it is, it must reach the caller
             self._announce_when_there_is_room(error)
+        finally:
+            self._readers.end()
 
     def _announce_when_there_is_room(self, item):
         """Announces a Step, an end or an error; waits for room unless the feeder is closed."""
         while not self._closed.is_set():
             try:
-                return self._ready.put(item, timeout=CLOSED_CHECK_S)
+                return self._ready.put(item, timeout=CHECK_S)
             except queue.Full:
                 pass
 
-    def _feed(self, readers):
+    def _feed(self):
         """Hands the utterances to the reader threads and announces the steps in order."""
         pending = collections.deque()
         steps = self._steps()
@@ -204,23 +229,60 @@ class Feeder:
                 step = next(steps, _LAST)
                 if step is _LAST:
                     break
-                pending.append(step and (step.index, step.utterances, self._submit(readers, step)))
+                pending.append(step and (step.index, step.utterances, self._submit(step)))
             if not pending:
                 return
             self._announce(pending.popleft())
-        for step in pending:
-            for future in step[2] if step else ():
-                future.cancel()
 
-    def _submit(self, readers, step):
+    def _submit(self, step):
         """Hands the utterances of a step to the reader threads; returns the futures."""
         return [
-            readers.submit(self._read_all, step.epoch, part) for part in _parts(step.utterances)
+            self._readers.submit([(step.epoch, index) for index in part])
+            for part in _parts(step.utterances)
         ]
 
-    def _read_all(self, epoch, indices):
-        """Returns the result of `DataSet.read` for each of these utterances."""
-        return [self._data_set.read(index, epoch) for index in indices]
+    def _read(self, item):
+        """Returns the result of `DataSet.read` for (epoch, index of the utterance).
+
+        Raises:
+          FeedingError: an error for which the audio file is not to blame.
+        """
+        epoch, index = item
+        try:
+            return self._data_set.read(index, epoch)
+        except errors.DeepSpeechError:
+            raise
+        except Exception as error:
+            words = '%s: %s' % (type(error).__name__, errors.first_line(error))
+            raise errors.FeedingError(
+                '%s cannot be read: %s' % (self._name(index), words)
+            ) from error
+
+    def _name(self, index):
+        """Returns the name of an utterance."""
+        return self._data_set.examples[index].utterance.name
+
+    def _result(self, future):
+        """Waits for the utterances of a part of a step; returns what `_read` returned for each.
+
+        Raises:
+          FeedingError: reading an utterance takes longer than `ds_feed_timeout_secs`.
+          CancelledError: the feeder was closed.
+        """
+        seconds = collections.Counter()  # that this part was waited for while an item was read
+        while not future.done():
+            concurrent.futures.wait([future], CHECK_S)
+            if self._closed.is_set():
+                raise concurrent.futures.CancelledError
+            # Counted, so that the time while the whole process is stopped doesn't count.
+            seconds.update(dict.fromkeys(self._readers.reading(), CHECK_S))
+            for (_, index), waited in seconds.most_common(1):
+                if 0 < self._data_set.timeout_s < waited:
+                    raise errors.FeedingError(
+                        'reading %s takes longer than %g s (ds_feed_timeout_secs)'
+                        % (self._name(index), self._data_set.timeout_s)
+                    )
+        return future.result()
 
     def _steps(self):
         """Yields a _Planned for each step, None at the end of each epoch."""
@@ -235,12 +297,14 @@ class Feeder:
         """Enqueues the utterances of a step and announces it; None is the end of an epoch."""
         data_set = self._data_set
         if step is None:
+            self._losses.end_epoch()
             if data_set.features:
                 data_set.features.flush()
             self._announce_when_there_is_room(None)
             return
         index, utterances, futures = step
-        items = [item for future in futures for item in future.result()]
+        items = [item for future in futures for item in self._result(future)]
+        self._losses.add(utterances, items)
         read = [i for i, item in zip(utterances, items) if item is not None]
         try:
             if read:
@@ -260,10 +324,48 @@ class Feeder:
         )
 
 
+class _Losses:
+    """Notices that most utterances of a set are lost, as when their disk is gone.
+
+    Args:
+      data_set: DataSet.
+    """
+
+    def __init__(self, data_set):
+        self._data_set, self._any_read = data_set, False
+        self._before = self._now = 0  # unreadable utterances of the epoch before and of this one
+
+    def add(self, utterances, items):
+        """Counts the utterances of a step, indices, and what was read, None if that failed.
+
+        Raises:
+          FeedingError: more than half of the set is unreadable and was not in the epoch before;
+            what is unreadable from the start is not lost.
+        """
+        lost = [index for index, item in zip(utterances, items) if item is None]
+        self._now += len(lost)
+        most = 2 * (self._now - self._before) > len(self._data_set)
+        if lost and most and self._any_read:
+            raise errors.FeedingError(
+                'more than half of the %d %s utterances cannot be read any longer, among them %s: '
+                'is the disk with the audio still there?'
+                % (
+                    len(self._data_set),
+                    self._data_set.title,
+                    self._data_set.examples[lost[-1]].utterance.name,
+                )
+            )
+        self._any_read = self._any_read or len(lost) < len(items)
+
+    def end_epoch(self):
+        """Begins to count anew."""
+        self._before, self._now = self._now, 0
+
+
 class LinkedFeeder:
     """Feeds linked.LinkedSets as a Feeder feeds a DataSet, with one Feeder for each set."""
 
-    def __init__(self, linked_sets, queues, session, first_epoch, first_step, n_epochs):
+    def __init__(self, linked_sets, queues, session, first_epoch, first_step, n_epochs, stop=None):
         del n_epochs  # the sets have epochs of their own
         self._linked, self._next = linked_sets, first_step
         self._feeders = []
@@ -271,7 +373,8 @@ class LinkedFeeder:
         for index, part in enumerate(linked_sets.parts):
             n_batches = first_epoch * linked_sets.rounds + done + (index < further)
             epoch, step = linked_sets.position(part, n_batches)
-            self._feeders.append(Feeder(part, queues, session, epoch, step, None))
+            self._feeders.append(Feeder(part, queues, session, epoch, step, None, stop))
+        self._unread = [0] * len(self._feeders)  # steps of each set since one had utterances
         self._batches = [_without_end(feeder) for feeder in self._feeders]
 
     def __enter__(self):
@@ -286,14 +389,30 @@ class LinkedFeeder:
         return sum(feeder.waited for feeder in self._feeders)
 
     def all_steps(self):
-        """Yields the Steps of the next epoch, round by round."""
+        """Yields the Steps of the next epoch, round by round.
+
+        Raises:
+          DataError: no utterance of a set can be read.
+        """
         first, self._next = self._next, 0
         for index in range(first, self._linked.total_batches):
             which = index % len(self._batches)
-            yield next(self._batches[which])._replace(
+            step = next(self._batches[which])
+            self._check_readable(which, step)
+            yield step._replace(
                 index=index,
                 weight=self._linked.weights[which],
                 ends_update=self._linked.ends_update(index),
+            )
+
+    def _check_readable(self, which, step):
+        """Raises DataError if a set has come round without a readable utterance."""
+        part = self._linked.parts[which]
+        self._unread[which] = 0 if step.examples else self._unread[which] + 1
+        if self._unread[which] >= part.total_batches:
+            raise errors.DataError(
+                'ds_importer_weights: no utterance of the %s set can be read; its weight must be 0'
+                % part.title
             )
 
     def close(self):

@@ -10,7 +10,7 @@ the loss is the batch's mean and the norm is 1, so that large and small batches 
 Source: the trainer of Nabu-MSSS.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from util import config as settings, records
@@ -106,6 +106,36 @@ class Accumulators:
 def _zeros(name, shape, dtype):
     """Returns a new variable of this shape and dtype that is not trained and starts at 0."""
     return tf.get_variable(name, shape, dtype, tf.zeros_initializer(), trainable=False)
+
+
+def finite(gradients: Sequence[tuple[tf.Tensor, tf.Variable]], loss: tf.Tensor) -> tf.Tensor:
+    """Returns whether a loss and gradients are finite numbers.
+
+    Gradients whose squares overflow count as not finite, as Adam and the clipping square them.
+
+    Args:
+      gradients: (gradient, variable), each gradient float32 of its variable's shape.
+      loss: float scalar.
+    Returns:
+      bool scalar.
+    """
+    norm = tf.linalg.global_norm([value for value, _ in gradients])
+    return tf.math.is_finite(norm) & tf.math.is_finite(loss)
+
+
+def applied_if(fine: tf.Tensor, apply: Callable[[], tf.Operation]) -> tf.Operation:
+    """Returns an operation that does what `apply` builds if `fine`, a bool scalar, is true."""
+
+    def applied():
+        with tf.control_dependencies([apply()]):
+            return tf.constant(True)
+
+    return tf.cond(fine, applied, lambda: tf.constant(False)).op
+
+
+def all_finite(variables: Sequence[tf.Variable]) -> tf.Tensor:
+    """Returns whether all values of float variables are finite numbers, a bool scalar."""
+    return tf.reduce_all([tf.reduce_all(tf.math.is_finite(v)) for v in variables])
 
 
 def norm_and_scale(batch: records.Batch, config: settings.Config) -> tuple[Any, Any]:

@@ -37,6 +37,7 @@ class Update(NamedTuple):
     number: Any  # int64 scalar; running it makes the update and returns its number, from 1
     loss: Any  # float32 or float64 scalar, loss of the update's batches
     summaries: Any  # string scalar, or None
+    finite: Any  # bool scalar, whether loss and gradients are; if not, the update is left out
 
 
 class Accumulation(NamedTuple):
@@ -46,6 +47,7 @@ class Accumulation(NamedTuple):
     weight: Any  # float32 scalar to feed, the weight of the batch's corpus
     n_batches: Any  # int64 scalar, batches in the sums
     reset: Any  # operation that sets the sums to 0
+    finite: Any  # bool scalar, whether the batch's loss and gradients are; if not, it is left out
 
 
 class Shapes(NamedTuple):
@@ -80,6 +82,7 @@ class Model(NamedTuple):
 
     graph: Any
     queues: list[Any]
+    batch: Any  # records.Batch of frames with margins, for all towers; it may be fed
     selector: Any  # int32 scalar to feed, the index of a queue
     n_utterances: Any  # int32 scalar to feed, utterances to take from it
     is_training: Any  # bool scalar to feed, False by default: switches dropout
@@ -88,10 +91,12 @@ class Model(NamedTuple):
     towers: list[TowerResult]
     weights: list[Any]  # variables, float32
     avg_loss: Any  # float32 scalar, mean CTC loss of the step's utterances
+    finite_weights: Any  # bool scalar, whether the weights and the optimizer's slots are finite
     update: Update
     accumulation: Accumulation | None  # None if an update is made from one batch
     global_step: Any  # int64 scalar, number of updates made so far
     state: StateVariables
+    initializer: Any  # operation that initialises all variables
     savers: Savers
 
 
@@ -130,6 +135,7 @@ class UpdateResult(NamedTuple):
     number: Any  # int64 scalar, counted from 1
     loss: Any  # float32 or float64 scalar, loss of the update's batches
     summaries: Any  # bytes; () if none are due
+    finite: Any  # bool; False: the update was left out, and `number` is the last one made
 
 
 class StepResult(NamedTuple):
@@ -138,3 +144,4 @@ class StepResult(NamedTuple):
     batch: BatchResult | None  # None if no utterance of the step could be read
     update: UpdateResult | None  # None if the step does not end an update
     trace: Any  # tf.RunMetadata, or None
+    fault: str | None  # what is not finite, in words, so that the batch or the update was left out

@@ -94,10 +94,11 @@ def checked_samples(samples, lengths, sample_rate):
     """
     window, _ = audio.window_and_step(sample_rate)
     shape = tf.shape(samples)
-    one_each = (shape[0] > 0) & tf.equal(tf.size(lengths), shape[0])
+    one_each = tf.equal(tf.size(lengths), shape[0])
     finite = tf.reduce_all(tf.abs(samples) < audio.LOUDEST)  # false for NaN as well
     too_short = 'an utterance must have %d samples or more at %d Hz, one window; they have'
     conditions = (
+        (shape[0] > 0, 'samples must hold one utterance or more; their shape is', shape),
         (one_each, 'sample_length must have a length for each utterance; it is', lengths),
         (tf.reduce_min(lengths) >= window, too_short % (window, sample_rate), lengths),
         (tf.reduce_max(lengths) <= shape[1], 'sample_length is larger than samples has', lengths),
@@ -420,7 +421,9 @@ def audio_signatures(config, alphabet, recognise):
         lengths = tf.placeholder(tf.int32, [None], 'sample_length')
         given = of_declared_shape(samples), of_declared_shape(lengths)
         seconds = tf.cast(given[1], tf.float32) / rate
-        of_samples = {**transcribed(*given), 'seconds': seconds}
+        found = transcribed(*given)
+        with tf.control_dependencies([found['transcripts']]):  # so that it fails where they do
+            of_samples = {**found, 'seconds': tf.identity(seconds)}
     return {
         'audio': ({'audio_bytes': contents}, of_files),
         'waveform': ({'samples': samples, 'sample_length': lengths}, of_samples),

@@ -19,7 +19,8 @@ def _log_statistics(name, values):
     tf.summary.scalar(name + '/stddev', tf.sqrt(tf.reduce_mean(tf.square(values - mean))))
     tf.summary.scalar(name + '/max', tf.reduce_max(values))
     tf.summary.scalar(name + '/min', tf.reduce_min(values))
-    tf.summary.histogram(name + '/histogram', values)
+    # a value that is not finite would be an error here, and hide the loss that is not
+    tf.summary.histogram(name + '/histogram', tf.boolean_mask(values, tf.math.is_finite(values)))
 
 
 def log_grads_and_vars(grads_and_vars):

@@ -131,6 +131,8 @@ def _list_table(path, cut):
                 len(table.columns),
                 len(row),
             )
+        if corpus_files.leads_out(clip):
+            clip, reason = '', 'row %d leads out of the corpus: %.200r' % (number, clip)
         wav_filename = os.path.join(folder, _with_ending(clip)) if clip else path
         utterances.append(
             records.Utterance(

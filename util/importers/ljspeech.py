@@ -72,5 +72,8 @@ def _utterance(line, number, folder, cut):
             METADATA,
             line,
         )
+    elif corpus_files.leads_out(utterance_id):
+        wav_filename = os.path.join(folder, METADATA)
+        reason = 'line %d leads out of the corpus: %.200r' % (number, utterance_id)
     transcript = next((text for text in reversed(texts) if text), '')
     return records.Utterance(wav_filename, wav_filename[cut:], transcript, reason)

@@ -16,7 +16,7 @@ Address: catalog.ldc.upenn.edu/LDC93S1. It is never downloaded.
 import os
 import re
 
-from util import config as settings, errors, importers, records
+from util import config as settings, errors, files, importers, records
 from util.corpora import corpus_files
 
 HOW_TO_GET = 'it can be had from catalog.ldc.upenn.edu/LDC93S1 (LDC93S1) and is never fetched'
@@ -100,7 +100,7 @@ def parse_transcript(path: str) -> str:
       DataError: the file cannot be read or holds something else.
     """
     try:
-        with open(path, encoding='utf-8-sig') as file:
+        with files.open_regular(path, encoding='utf-8-sig') as file:
             parts = file.read().split(maxsplit=2)
     except (OSError, UnicodeDecodeError) as error:
         raise errors.DataError('%s cannot be read: %s' % (path, error)) from None
@@ -130,7 +130,7 @@ def _utterance(paths, dataset_path):
 def _is_riff(path):
     """Tells whether a file is a WAV file; SPHERE files may have the ending .WAV, too."""
     try:
-        with open(path, 'rb') as file:
+        with files.open_regular(path, mode='rb') as file:
             return file.read(4) == b'RIFF'
     except OSError:
         return False

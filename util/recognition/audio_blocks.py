@@ -39,8 +39,7 @@ def _source_blocks(utterance, info, multiple):
     size = max(1, min(info.rate * BLOCK_S, audio.BLOCK_SAMPLES // info.channels) // multiple)
     size *= multiple
     with audio.open_audio(utterance.wav_filename) as file:
-        stop = None if utterance.stop_s is None else count  # a header's length is not trusted
-        for samples in audio.read_blocks(file, first, stop, size):
+        for samples in audio.read_blocks(file, first, count, size):
             yield audio.one_channel(samples, utterance.channel)
 
 

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from util import config as settings, errors, files, text
-from util.graph import run_state
 from util.recognition import frozen_graphs
 from util.recognition.network import Features, ModelError, Network, WindowNetwork, check_fit
-from util.run import averaging, checkpoint_files, description as descriptions, export_folder
+from util.run import averaging, checkpoint_files, checkpoint_io, export_folder
+from util.run import description as descriptions
 from util.tf1 import tf
 
 log = logging.getLogger(__name__)
@@ -99,8 +99,8 @@ def _open_export(path, tools, beam_width):
     graph = tf.Graph()
     session = tf.Session(graph=graph)
     try:
-        with graph.as_default():
-            meta = tf.saved_model.load(session, [tf.saved_model.SERVING], path)
+        with graph.as_default(), checkpoint_io.plain_folder(path) as there:
+            meta = tf.saved_model.load(session, [tf.saved_model.SERVING], there)
     except Exception as error:  # the loader raises another exception for each kind of damage
         raise ModelError('%s cannot be loaded: %s' % (path, errors.first_line(error))) from None
     signatures = meta.signature_def
@@ -221,17 +221,9 @@ def _checkpoint_in(folder):
         return averaged
     newest = checkpoint_files.newest_whole(folder, 'MODEL')
     best = checkpoint_files.newest_whole(checkpoint_files.best_dir(folder), 'MODEL')
-    if best and newest and _best_dev_loss(best) != _best_dev_loss(newest):
+    if best and newest and not averaging.is_best_of(best, averaging.best_in(newest)):
         return newest  # the best one is of an earlier run
     return best or newest
-
-
-def _best_dev_loss(path):
-    """Returns the dev loss of the best weights of the run that wrote a checkpoint; None if it does
-    not say."""
-    reader = tf.train.load_checkpoint(path)
-    name = '%s/%s' % (run_state.SCOPE, 'best_dev_loss')
-    return reader.get_tensor(name).item() if reader.has_tensor(name) else None
 
 
 def _open_checkpoint(path, tools, beam_width):
@@ -271,7 +263,7 @@ def _open_checkpoint(path, tools, beam_width):
 def _set_for_checkpoint(path, tools):
     """Returns the Config and the alphabet for a checkpoint without a description: the widths are
     those of its weights, the rest comes from the settings."""
-    reader = tf.train.load_checkpoint(path)
+    reader = checkpoint_io.Reader(path)
     shapes = reader.get_variable_to_shape_map()
     geometry = checkpoint_files.geometry_of(
         {ours: shapes[there] for ours, there in checkpoint_files.weights_in(reader)}

@@ -5,24 +5,24 @@ Source: Polyak and Juditsky, SIAM Journal on Control and Optimization 30 (1992),
 """
 
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from util import errors
 from util.graph import run_state
-from util.run import checkpoint_files
-from util.tf1 import tf
+from util.run import checkpoint_files, checkpoint_io
 
-RUN = run_state.SCOPE + '/run'  # variable that tells the checkpoints of runs apart
+run_of = checkpoint_files.run_of  # tells the checkpoints of runs apart
 
 
-def newest_of_run(directory: str, run: int, count: int) -> list[str]:
+def newest_of_run(directory: str, run: int, count: int | None = None) -> list[str]:
     """Returns the paths of the newest undamaged checkpoints of a run, newest first.
 
     Args:
       directory: folder of the checkpoints, which may hold those of an earlier run, too.
       run: schedule.State.run.
-      count: the largest number of checkpoints to return.
+      count: the largest number of checkpoints to return; None: all.
     """
     found: list[str] = []
     for path in checkpoint_files.candidates(directory):
@@ -33,11 +33,36 @@ def newest_of_run(directory: str, run: int, count: int) -> list[str]:
     return found
 
 
-def run_of(path: str) -> int:
-    """Returns the schedule.State.run of a checkpoint; 0 if it has none, as those of older
-    versions."""
-    reader = tf.train.load_checkpoint(path)
-    return reader.get_tensor(RUN).item() if reader.has_tensor(RUN) else 0
+class Best(NamedTuple):
+    """What a checkpoint, or the state of a run, says of the best weights."""
+
+    best_dev_loss: float | None
+    dev_set: int | None
+    run: int | None
+    best_epoch: int | None
+
+
+def best_of(state: Any) -> Best:
+    """Returns what a schedule.State says of the best weights."""
+    return Best(*[getattr(state, name) for name in Best._fields])
+
+
+def best_in(path: str) -> Best:
+    """Returns what a checkpoint says of the best weights; None where it does not."""
+    reader = checkpoint_io.Reader(path)
+    names = ['%s/%s' % (run_state.SCOPE, name) for name in Best._fields]
+    return Best(*map(reader.number, names))
+
+
+def is_best_of(path: str, best: Best) -> bool:
+    """Tells whether a checkpoint of best weights is the one that a later state of the run means.
+
+    Their dev losses are the same, unless the best weights were measured again on another dev set.
+    """
+    there = best_in(path)
+    if there.dev_set and best.dev_set and there.dev_set != best.dev_set:
+        return (there.run, there.best_epoch) == (best.run, best.best_epoch)
+    return there.best_dev_loss == best.best_dev_loss
 
 
 def averaged_in(directory: str, setting: str = 'ds_restore_checkpoint') -> str | None:
@@ -72,8 +97,9 @@ def mean_weights(paths: Sequence[str], names: Sequence[str]) -> dict[str, np.nda
     """
     sums: dict[str, np.ndarray] = {}
     for path in paths:
-        reader = tf.train.load_checkpoint(path)
+        reader = checkpoint_io.Reader(path)
         for name in names:
-            value = reader.get_tensor(checkpoint_files.name_in(reader, name)).astype(np.float64)
+            there = checkpoint_files.name_in(reader, name) or name
+            value = reader.get_tensor(there).astype(np.float64)
             sums[name] = sums[name] + value if name in sums else value
     return {name: (total / len(paths)).astype(np.float32) for name, total in sums.items()}

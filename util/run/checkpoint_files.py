@@ -1,7 +1,6 @@
 """Finds the newest undamaged checkpoint, checks that it fits the settings, and restores it."""
 
 import contextlib
-import glob
 import logging
 import os
 import re
@@ -12,12 +11,11 @@ from typing import Any
 
 from util import config as settings, errors, text
 from util.graph import gradients, layers, run_state
-from util.run import description as descriptions
+from util.run import checkpoint_io, description as descriptions
 from util.tf1 import tf
 
 log = logging.getLogger(__name__)
 
-BASENAME = 'model.ckpt'
 BEST_DIR = 'best'  # folder of the best checkpoint by ds_best_by, below the checkpoint folder
 AVERAGED_DIR = 'averaged'  # folder of the mean of the newest checkpoints, below that folder
 
@@ -56,49 +54,59 @@ def averaged_dir(directory: str) -> str:
 def remove_all(directory: str) -> None:
     """Removes the checkpoints in a folder, and nothing else in it."""
     for path in candidates(directory):
-        for file in glob.glob(glob.escape(path) + '.*'):
-            os.remove(file)
+        checkpoint_io.remove(path)
     with contextlib.suppress(FileNotFoundError):
-        os.remove(os.path.join(directory, 'checkpoint'))
+        os.remove(os.path.join(directory, checkpoint_io.STATE))
 
 
-def take_over(saver: tf.train.Saver, directory: str) -> None:
-    """Tells a Saver of the existing checkpoints in a folder, so that it removes old ones later."""
-    paths = [path for path in candidates(directory) if os.path.exists(path + '.index')]
-    saver.set_last_checkpoints_with_time(
-        [(path, os.path.getmtime(path + '.index')) for path in reversed(paths)]
-    )
+def take_over(folder: checkpoint_io.Folder, directory: str) -> None:
+    """Tells a Folder of the existing checkpoints in it, so that it removes old ones later.
+
+    Where the state file lists checkpoints, only those of the same run join them, which a killed run
+    had no time to remove; others are left alone.
+    """
+    found, listed = candidates(directory), _listed(directory)
+    if listed:
+        run = run_of(listed[0])
+        found = [path for path in found if path in listed or (run and run_of(path) == run)]
+    folder.take_over([path for path in found if checkpoint_io.files_of(path)])
+
+
+def run_of(path: str) -> int:
+    """Returns the schedule.State.run of a checkpoint; 0 if it has none, as those of older versions
+    and damaged ones."""
+    with contextlib.suppress(Exception):  # the reader raises another one for each kind of damage
+        return checkpoint_io.Reader(path).number(run_state.SCOPE + '/run') or 0
+    return 0
 
 
 def value(path: str, variable: tf.Variable) -> Any:
     """Returns the value of a scalar variable in a checkpoint; None if the checkpoint lacks it."""
-    reader = tf.train.load_checkpoint(path)
+    reader = checkpoint_io.Reader(path)
     name = name_in(reader, variable.op.name)
-    return reader.get_tensor(name).item() if name else None
+    return reader.number(name) if name else None
 
 
 def candidates(directory: str) -> list[str]:
     """Lists the paths of the checkpoints in a folder, newest first.
 
-    The state file gives the order; only the names in it are used, not the folders, so that a
-    folder can be copied or moved. Without a readable state file, the step numbers give the order.
+    The state file gives the order; checkpoints that it does not list follow by their step numbers.
     """
-    try:
-        state = tf.train.get_checkpoint_state(directory)
-    except Exception as error:  # protocol buffers raise an exception of their own
-        log.warning('%s is damaged: %s', os.path.join(directory, 'checkpoint'), error)
-        state = None
-    listed = [
-        os.path.join(directory, os.path.basename(path))
-        for path in (state.all_model_checkpoint_paths if state else ())
-    ]
-    if listed:
-        return listed[::-1]
-    found = [
-        path[: -len('.index')]
-        for path in glob.glob(os.path.join(glob.escape(directory), BASENAME + '-*.index'))
-    ]
-    return sorted(found, key=number, reverse=True)
+    suffix = '.index'
+    with contextlib.suppress(OSError):
+        found = [
+            os.path.join(directory, name[: -len(suffix)])
+            for name in os.listdir(directory)
+            if name.startswith(checkpoint_io.BASENAME + '-') and name.endswith(suffix)
+        ]
+        listed = _listed(directory)
+        return listed + sorted(set(found) - set(listed), key=number, reverse=True)
+    return []
+
+
+def _listed(directory):
+    """Returns the paths of the checkpoints that the state file of a folder lists, newest first."""
+    return [os.path.join(directory, name) for name in checkpoint_io.listed(directory)]
 
 
 def number(path: str) -> int:
@@ -134,7 +142,7 @@ def damage(path: str) -> str | None:
     """Returns why a checkpoint cannot be read, or None. Every value is read, so that a truncated
     file is detected."""
     try:
-        reader = tf.train.load_checkpoint(path)
+        reader = checkpoint_io.Reader(path)
         for name in reader.get_variable_to_shape_map():
             reader.get_tensor(name)
     except Exception as error:  # the reader raises another exception for each kind of damage
@@ -180,7 +188,7 @@ def of_the_run(name: str) -> bool:
 def description(path: str) -> descriptions.Description | None:
     """Returns the description of the model in a checkpoint, as description.describe gives it; None
     if there is none, as in the checkpoints of older versions, or if it is damaged."""
-    reader = tf.train.load_checkpoint(path)
+    reader = checkpoint_io.Reader(path)
     if not reader.has_tensor(run_state.DESCRIPTION):
         return None
     content = reader.get_tensor(run_state.DESCRIPTION)
@@ -201,6 +209,9 @@ def check_newest(config: settings.Config, alphabet: text.Alphabet) -> None:
     path = newest_whole(config.checkpoint_dir)
     if not path:
         return
+    state = os.path.join(config.checkpoint_dir, checkpoint_io.STATE)
+    if os.path.lexists(state) and not checkpoint_io.listed(config.checkpoint_dir):
+        log.warning('%s is damaged; the newest checkpoint by its number is %s', state, path)
     # The description comes first, as it names settings of which the geometry has only the sum.
     there = description(path)
     if there:
@@ -271,7 +282,7 @@ def check_geometry(path: str, geometry: Mapping[str, Any]) -> None:
 
 def _shapes(path):
     """Returns {name in this project: shape} of the variables in a checkpoint."""
-    shapes = tf.train.load_checkpoint(path).get_variable_to_shape_map()
+    shapes = checkpoint_io.Reader(path).get_variable_to_shape_map()
     return {OUR_NAMES.get(name, name): shape for name, shape in shapes.items()}
 
 
@@ -280,6 +291,9 @@ def geometry_of(shapes: Mapping[str, Sequence[int]]) -> dict[str, Any] | None:
     variables; None if it is another kind of network."""
     kernel = NOTEBOOK_NAMES[0][0]
     if not {'h1', 'h2', 'h5', 'h6'} <= set(shapes) or not {kernel, 'h4'} & set(shapes):
+        return None
+    recurrent = kernel if kernel in shapes else 'h4'
+    if any(len(shapes[name]) != 2 for name in ('h1', 'h2', 'h5', 'h6', recurrent)):
         return None
     rnn, n_cell = (
         ('lstm', shapes[kernel][1] // 4) if kernel in shapes else ('vanilla', shapes['h4'][1])
@@ -309,7 +323,7 @@ def restore(session: tf.Session, path: str, variables: Sequence[tf.Variable]) ->
     Raises:
       CheckpointError: a weight is missing.
     """
-    reader = tf.train.load_checkpoint(path)
+    reader = checkpoint_io.Reader(path)
     names = {variable.op.name: name_in(reader, variable.op.name) for variable in variables}
     missing = [variable for variable in variables if not names[variable.op.name]]
     weights = [variable.op.name for variable in missing if variable.trainable]
@@ -320,7 +334,23 @@ def restore(session: tf.Session, path: str, variables: Sequence[tf.Variable]) ->
     slots = [variable.op.name for variable in missing if '/Adam' in variable.op.name]
     if slots:
         log.warning("%s lacks the optimizer's state: %s; it starts afresh", path, ', '.join(slots))
-    tf.train.Saver({names[v.op.name]: v for v in variables if v not in missing}).restore(
-        session, path
-    )
+    found = [variable for variable in variables if variable not in missing]
+    _check_shapes(path, reader, {names[variable.op.name]: variable for variable in found})
+    # A Saver would add operations, and the graph of a run is finalized.
+    values = {v.initial_value: reader.get_tensor(str(names[v.op.name])) for v in found}
+    session.run([v.initializer for v in found], values)
     return missing
+
+
+def _check_shapes(path, reader, variables):
+    """Raises a CheckpointError if a variable, {its name in the checkpoint: variable}, has another
+    shape or dtype there."""
+    shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
+    for name, variable in variables.items():
+        here = (variable.dtype.base_dtype.name, variable.shape.as_list())
+        there = (dtypes[name].name, shapes[name])
+        if there != here:
+            raise errors.CheckpointError(
+                'ds_restore_checkpoint: %s has %s of %s %s, but it must be %s %s'
+                % (path, name, *there, *here)
+            )

@@ -3,16 +3,25 @@
 import contextlib
 import logging
 import math
-import os
 import time
+from collections.abc import Callable
 
 from util import errors
 from util.graph import run_state
-from util.run import averaging, checkpoint_files, reports, schedule, warm_start
+from util.run import averaging, checkpoint_files, checkpoint_io, reports, schedule, warm_start
 from util.run import description as descriptions
 from util.tf1 import tf
 
 log = logging.getLogger('DeepSpeech')
+
+
+class RuinedCheckpoint(errors.TrainingError):
+    """No loss was finite since a checkpoint, `path`, was restored: an earlier one is needed."""
+
+    def __init__(self, path, message):
+        super().__init__(message)
+        self.path = path
+
 
 KEPT = 5  # number of newest checkpoints that are kept, unless more are to be averaged
 
@@ -26,25 +35,91 @@ class Checkpoints:
       model: handles.Model.
       data_sets: data_sets.DataSets.
       hook: as in DeepSpeech.main; called with 'saved'.
+      ruined: RuinedCheckpoint, before which the run is to go on; None: there is none.
     """
 
-    def __init__(self, config, session, model, data_sets, hook):
+    def __init__(self, config, session, model, data_sets, hook, ruined=None):
         self._config, self._session, self._model = config, session, model
-        self._data_sets, self._hook = data_sets, hook
+        self._data_sets, self._hook, self._ruined = data_sets, hook, ruined
+        self._doubted = None  # the restored checkpoint, until its weights have given a finite loss
+        self._last = None  # path of the checkpoint that was restored or saved last
+        self._timed = None  # path of a checkpoint that is removed once there is a newer one
+        self._saved_at = time.monotonic()
         self._best_dir = checkpoint_files.best_dir(config.checkpoint_dir)
         self._averaged_dir = checkpoint_files.averaged_dir(config.checkpoint_dir)
+        self._newest = checkpoint_io.Folder(config.checkpoint_dir, model.savers.newest)
+        self._best = checkpoint_io.Folder(self._best_dir, model.savers.best)
+        self._averaged = checkpoint_io.Folder(self._averaged_dir, model.savers.averaged)
 
     # Saving
 
-    def save(self, state: schedule.State) -> str:
+    def save(self, state: schedule.State, timed: bool = False) -> str:
         """Saves weights, optimizer and state.
 
+        Args:
+          timed: whether the checkpoint is only made as `due_by_time` says; it is removed once
+            there is a newer one, so that time does not decide which are kept and averaged.
         Returns:
           Path of the checkpoint.
         Raises:
-          TrainingError: it cannot be written. Earlier checkpoints are left as they are.
+          TrainingError: it cannot be written, or the weights are not finite. Earlier checkpoints
+            are left as they are.
         """
-        return self._save(self._model.savers.newest, self._config.checkpoint_dir, state)
+        if not self._session.run(self._model.finite_weights):
+            raise self.failure('the weights are not finite %s' % reports.place(state))
+        state = state._replace(timed=int(timed))
+        self._last = self._save(self._newest, self._config.checkpoint_dir, state, self._timed)
+        self._timed = self._last if timed else None
+        self._saved_at = time.monotonic()
+        return self._last
+
+    def due_by_time(self) -> bool:
+        """Tells whether the last checkpoint was saved `ds_checkpoint_secs` ago."""
+        limit = self._config.checkpoint_secs
+        return 0 < limit <= time.monotonic() - self._saved_at
+
+    # Numbers that are not finite
+
+    def trust(self) -> None:
+        """Notes that the weights have given a finite loss."""
+        self._doubted = None
+
+    def failure(self, message: str) -> errors.TrainingError:
+        """Returns the error that ends a run whose numbers are not finite.
+
+        It is a RuinedCheckpoint if no loss was finite since a checkpoint was restored.
+
+        Args:
+          message: what is not finite, and where.
+        """
+        if self._doubted:
+            return RuinedCheckpoint(self._doubted, message)
+        return errors.TrainingError(
+            '%s. A smaller ds_learning_rate than %g may help%s'
+            % (
+                message,
+                self._config.learning_rate,
+                '; ds_restore_checkpoint=1 goes on from %s' % self._last if self._last else '',
+            )
+        )
+
+    def _before(self, ruined):
+        """Returns the path of the newest checkpoint of a run before the one that is ruined.
+
+        Raises:
+          TrainingError: there is none.
+        """
+        directory = self._config.checkpoint_dir
+        paths = averaging.newest_of_run(directory, averaging.run_of(ruined.path))
+        earlier = paths[paths.index(ruined.path) + 1 :]
+        if not earlier:
+            raise errors.TrainingError(
+                '%s: %s is ruined, and %s has no checkpoint before it; train afresh with a smaller '
+                'ds_learning_rate than %g'
+                % (ruined, ruined.path, directory, self._config.learning_rate)
+            )
+        log.warning('%s: %s is ruined, going back to %s', ruined, ruined.path, earlier[0])
+        return earlier[0]
 
     def save_best(self, state: schedule.State) -> None:
         """Saves a checkpoint twice: as the newest one and as the best one.
@@ -53,7 +128,7 @@ class Checkpoints:
           TrainingError: as `save`.
         """
         self.save(state)  # first, so that best/ is never ahead of what a resumed run finds
-        self._save(self._model.savers.best, self._best_dir, state)
+        self._save(self._best, self._best_dir, state)
 
     def interruption(self, state: schedule.State) -> errors.Interrupted:
         """Saves a checkpoint, and returns the exception that ends the run and names it.
@@ -80,18 +155,34 @@ class Checkpoints:
         except errors.LogError as error:
             raise errors.LogError('%s; saved %s' % (error, self.save(state))) from None
 
-    def _save(self, saver, directory, state):
-        """Saves a checkpoint into a folder and returns its path."""
+    @contextlib.contextmanager
+    def saved_on_shortage(self, current: Callable[[], schedule.State]):
+        """Saves a checkpoint if the block is asked to stop while it waits for utterances, or if it
+        lacks memory or utterances. Where memory ran out within an update, a part of it may be in
+        the weights already.
+
+        Args:
+          current: function that returns the State to save.
+        Raises:
+          Interrupted: the user asked the run to stop.
+          MemoryShortage, FeedingError: the message names the checkpoint.
+        """
+        try:
+            yield
+        except errors.StopWanted:
+            raise self.interruption(current()) from None
+        except (errors.MemoryShortage, errors.FeedingError) as error:
+            raise type(error)('%s; saved %s' % (error, self.save(current()))) from error
+
+    def _save(self, folder, directory, state, passing=None):
+        """Saves a checkpoint into a folder and returns its path; `passing` is as in
+        checkpoint_io.Folder.save."""
         model = self._model
         self._session.run(model.state.assign, dict(zip(model.state.values, state)))
         try:
-            path = saver.save(
-                self._session,
-                os.path.join(directory, checkpoint_files.BASENAME),
-                global_step=model.global_step,
-                write_meta_graph=False,
-            )
-        except (tf.errors.OpError, OSError, ValueError) as error:  # the latter: no such folder
+            number = int(self._session.run(model.global_step))
+            path = folder.save(self._session, number, passing)
+        except (tf.errors.OpError, OSError) as error:
             raise errors.TrainingError(
                 'the checkpoint cannot be written to %s: %s' % (directory, errors.first_line(error))
             ) from None
@@ -108,18 +199,21 @@ class Checkpoints:
         Raises:
           CheckpointError: all checkpoints are damaged, or the network is another one; or the run
             is without training, and there is nothing to test.
+          RuinedCheckpoint: the weights to go on with are not finite.
         """
         config, session, model = self._config, self._session, self._model
         with model.graph.as_default():
-            session.run(tf.global_variables_initializer())
+            session.run(model.initializer)
             path = None
-            if config.restore_checkpoint:
+            if self._ruined:
+                path = self._before(self._ruined)
+            elif config.restore_checkpoint:
                 path = checkpoint_files.newest_whole(config.checkpoint_dir)
             if config.training_iters:
-                checkpoint_files.take_over(model.savers.newest, config.checkpoint_dir)
-                checkpoint_files.take_over(model.savers.best, self._best_dir)
+                checkpoint_files.take_over(self._newest, config.checkpoint_dir)
+                checkpoint_files.take_over(self._best, self._best_dir)
                 if model.savers.averaged:
-                    checkpoint_files.take_over(model.savers.averaged, self._averaged_dir)
+                    checkpoint_files.take_over(self._averaged, self._averaged_dir)
             if path is None:
                 self._start_afresh()
                 state = schedule.INITIAL_STATE._replace(run=time.time_ns())
@@ -130,6 +224,10 @@ class Checkpoints:
             state = schedule.State(*[value.item() for value in session.run(model.state.variables)])
             if model.state.variables.epoch in missing:
                 state = self._state_of_the_notebook(path)
+        self._doubted = self._last = path
+        self._timed = path if state.timed else None
+        if config.training_iters and not session.run(model.finite_weights):
+            raise self.failure('the weights are not finite %s' % reports.place(state))
         return self._go_on(state, path)
 
     def _start_afresh(self):
@@ -189,7 +287,8 @@ class Checkpoints:
         epoch = checkpoint_files.number(path) + 1
         data_set = self._data_sets.stages[0]
         updates = sum(map(data_set.ends_update, range(data_set.total_batches)))
-        self._session.run(tf.assign(self._model.global_step, epoch * updates))
+        step = self._model.global_step
+        self._session.run(step.initializer, {step.initial_value: epoch * updates})
         return schedule.INITIAL_STATE._replace(epoch=epoch, validated=epoch)
 
     def _go_on(self, state, path):
@@ -206,7 +305,7 @@ class Checkpoints:
                 'the utterances, their order, the batch size or the update differ from before: '
                 'the unfinished epoch starts anew'
             )
-            state = state._replace(epoch_step=0, epoch_done=0, epoch_loss=0.0)
+            state = schedule.epoch_begun(state._replace(epoch_step=0))
         if self._model.accumulation and not state.epoch_step:
             self._session.run(self._model.accumulation.reset)
         log.info(
@@ -236,7 +335,7 @@ class Checkpoints:
     def _with_best_by(self, state):
         """Returns the State for the figure that the best weights are chosen by, if training goes
         on; logs it if it was another one before."""
-        if state.validated == state.epoch >= schedule.n_epochs(self._config, state):
+        if schedule.complete(self._config, state):
             return state
         after = schedule.with_best_by(self._config, state)
         if after != state and math.isfinite(state.best_dev_loss):
@@ -251,26 +350,49 @@ class Checkpoints:
         """Saves the best weights if the earlier run ended just before it could save them."""
         is_best = 0 < state.best_epoch == state.epoch and not state.epoch_step
         if is_best and not self._find_best(state):
-            self._save(self._model.savers.best, self._best_dir, state)
+            self._save(self._best, self._best_dir, state)
 
     # The best weights
 
-    def go_back(self, state: schedule.State) -> None:
+    def go_back(self, state: schedule.State) -> bool:
         """Restores the best weights and the optimizer's slots that belong to them.
 
+        Returns:
+          Whether there are any.
         Raises:
           TrainingError: they cannot be read.
         """
         path = self._best_path(state)
         if path:
             try:
-                self._model.savers.weights.restore(self._session, path)
+                checkpoint_io.restore(self._session, self._model.savers.weights, path)
             except tf.errors.OpError as error:
                 raise errors.TrainingError(
                     'the best weights, %s, cannot be restored: %s'
                     % (path, errors.first_line(error))
                 ) from None
             log.info('went back to the weights of %s', path)
+        return bool(path)
+
+    def on_dev_set(self, state: schedule.State, dev_set: int, measure) -> schedule.State:
+        """Returns the State for the dev set of this run. If the best weights were chosen by another
+        one, they are measured on this one, so that later weights are compared with them fairly.
+
+        Args:
+          dev_set: schedule.dev_checksum of the dev set.
+          measure: function without arguments that evaluates the dev set and returns (loss, rate),
+            as in schedule.after_validation; not finite if there is no validation.
+        """
+        if state.dev_set in (0, dev_set) or math.isinf(state.best_dev_loss):
+            return state._replace(dev_set=dev_set)
+        path, loss, rate = self._best_path(state), math.nan, math.nan
+        if path:
+            self._restore_weights(path)
+            loss, rate = measure()
+            self._restore_weights(self._last)
+        after = schedule.with_dev_set(state, dev_set, loss, rate)
+        reports.log_other_dev_set(state, after, path)
+        return after
 
     def load_weights_to_test(self, state: schedule.State) -> str:
         """Restores the weights to test and to export: the mean of the newest checkpoints if it was
@@ -316,10 +438,7 @@ class Checkpoints:
         """Returns the path of the checkpoint with the best weights of this very run, or None."""
         with contextlib.suppress(errors.CheckpointError):  # the damage was logged
             path = checkpoint_files.newest_whole(self._best_dir)
-            if path and (
-                checkpoint_files.value(path, self._model.state.variables.best_dev_loss)
-                == state.best_dev_loss
-            ):
+            if path and averaging.is_best_of(path, averaging.best_of(state)):
                 return path
         return None
 
@@ -349,7 +468,7 @@ class Checkpoints:
           TrainingError: as `save`.
         """
         state = state._replace(best_dev_loss=dev_loss, best_rate=rate, best_epoch=state.epoch)
-        self._save(self._model.savers.averaged, self._averaged_dir, state)
+        self._save(self._averaged, self._averaged_dir, state)
 
     def drop_average(self) -> None:
         """Removes an earlier mean, and restores the newest weights in place of the one that has

@@ -7,8 +7,11 @@ import logging
 import os
 import re
 import shutil
+from collections.abc import Mapping
 
-from util import files, log as run_log
+import numpy as np
+
+from util import errors, files, log as run_log, processes
 from util.tf1 import tf
 
 log = logging.getLogger('DeepSpeech')
@@ -29,11 +32,29 @@ class Version:
         self.path: str | None = None
 
 
+def check_finite(export_dir: str, weights: Mapping[str, np.ndarray]) -> None:
+    """Checks that weights can be exported.
+
+    Args:
+      export_dir: for the message.
+      weights: {name of the variable: float32 array}.
+    Raises:
+      TrainingError: a value is not finite.
+    """
+    bad = [name for name, values in weights.items() if not np.isfinite(values).all()]
+    if bad:
+        raise errors.TrainingError(
+            'ds_export_dir: no model is exported to %s, as not all values of %s are finite numbers'
+            % (export_dir, ', '.join(sorted(bad)))
+        )
+
+
 @contextlib.contextmanager
 def new_version(export_dir: str, remove_older: bool):
     """Turns the folder that the block writes into a version, named with the next free whole number.
 
-    If another run takes this number meanwhile, the next one is used.
+    If another run takes this number meanwhile, the next one is used. What killed runs left
+    unfinished is removed.
 
     Args:
       export_dir: folder of the versions.
@@ -43,10 +64,13 @@ def new_version(export_dir: str, remove_older: bool):
     Raises:
       OSError: the version cannot be written.
     """
-    version = Version(os.path.join(export_dir, '.unfinished-%d' % os.getpid()))
+    unfinished = os.path.join(export_dir, '.unfinished-')
+    files.remove_abandoned(unfinished)
+    version = Version(unfinished + processes.mark())
     shutil.rmtree(version.unfinished, ignore_errors=True)
     try:
         yield version
+        files.sync_tree(version.unfinished)  # before it has a name that a server may load
         older = _versions(export_dir)
         for number in itertools.count(max(older, default=0) + 1):
             version.path = os.path.join(export_dir, str(number))
@@ -56,6 +80,7 @@ def new_version(export_dir: str, remove_older: bool):
             except OSError as error:
                 if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
                     raise
+        files.sync(export_dir)
     finally:
         shutil.rmtree(version.unfinished, ignore_errors=True)
     if remove_older:

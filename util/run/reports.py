@@ -1,6 +1,7 @@
 """The results of a pass over a data set: its figures, the WER report, the lines of the log."""
 
 import logging
+import math
 import time
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -114,6 +115,13 @@ def join_results(parts: list[Results]) -> Results:
 # Figures of a pass
 
 
+def earlier_outcome(state: schedule.State) -> Outcome:
+    """Returns the Outcome of a training epoch that an earlier process has done, of which only the
+    loss is known; the seconds are 0."""
+    nothing = Results([], [], [], [])
+    return Outcome(schedule.epoch_mean(state), None, None, nothing, 0.0, 0.0, 0.0, [])
+
+
 class Tally:
     """Adds up the figures of the steps of a pass.
 
@@ -195,14 +203,21 @@ def _by_corpus(results, corpora):
 # Lines of the log
 
 
-def report(caption: str, outcome: Outcome, report_count: int) -> None:
-    """Logs the WER report of a pass, if it was decoded."""
+def dropout_words(config) -> str:
+    """Returns the words that tell in the report on the training batches how it was made."""
+    with_dropout = config.report_dropout and any(map(config.dropout_of_layer, range(1, 6)))
+    return 'with dropout' if with_dropout else ''
+
+
+def report(caption: str, outcome: Outcome, report_count: int, how: str = '') -> None:
+    """Logs the WER report of a pass, if it was decoded; `how` are words on how it was made."""
     if outcome.rates and outcome.label_error_rate is not None:
-        title = '%s loss=%.9f label_error_rate=%.9f CER: %f' % (
+        title = '%s loss=%.9f label_error_rate=%.9f CER: %f%s' % (
             caption,
             outcome.loss,
             outcome.label_error_rate,
             outcome.rates.cer,
+            how and ' (%s)' % how,
         )
         calculate_and_print_wer_report(title, outcome.results, report_count)
     if outcome.language_rates:
@@ -260,9 +275,9 @@ def epoch_line(
         parts += [corpus_figures(corpus) for corpus in dev.corpora]
     if learning_rate is not None:
         parts.append('learning rate %.3g' % learning_rate)
-    parts.append(
-        '%.1f s, %.0f s of audio a second' % (train.seconds, train.audio_seconds / train.seconds)
-    )
+    if train.seconds:  # 0 if an earlier process trained
+        speed = train.audio_seconds / train.seconds
+        parts.append('%.1f s, %.0f s of audio a second' % (train.seconds, speed))
     return 'Epoch %d of %d finished: %s' % (epoch, n_epochs, '; '.join(parts))
 
 
@@ -321,16 +336,18 @@ def dev_figure(best_by: str, loss: float, rate: float) -> str:
 
 def best_weights(state: schedule.State) -> str:
     """Returns what the best weights are, as text: 'best by dev WER (18.70 %)'."""
+    return 'best by dev ' + best_figure(state)
+
+
+def best_figure(state: schedule.State) -> str:
+    """Returns the figure of the best weights, as `dev_figure` does."""
     best_by = settings.BEST_BY[state.best_by]
-    return 'best by dev ' + dev_figure(best_by, state.best_dev_loss, state.best_rate)
+    return dev_figure(best_by, state.best_dev_loss, state.best_rate)
 
 
 def average_weights(state: schedule.State) -> str:
     """Returns what the mean of checkpoints is, as text, from a State with its figures."""
-    best_by = settings.BEST_BY[state.best_by]
-    return 'mean of the newest checkpoints, dev ' + dev_figure(
-        best_by, state.best_dev_loss, state.best_rate
-    )
+    return 'mean of the newest checkpoints, dev ' + best_figure(state)
 
 
 def log_average(
@@ -395,31 +412,65 @@ def log_stopped(config, state: schedule.State) -> None:
         )
 
 
-def not_finite(loss: float, state: schedule.State, step, learning_rate: float) -> str:
-    """Returns the message for a loss that is not a finite number.
+def fault(finite: bool, loss: float) -> str | None:
+    """Returns what is not finite of a batch or an update, in words.
 
     Args:
+      finite: whether loss and gradients are.
+      loss: its loss.
+    """
+    if finite:
+        return None
+    if math.isfinite(loss):
+        return 'the gradients are not finite (the loss is %f)' % loss
+    return 'the loss is %f' % loss
+
+
+def not_finite(what: str, state: schedule.State, step) -> str:
+    """Returns the message for a batch whose loss or gradients are not finite.
+
+    Args:
+      what: as `fault` returns it.
       step: records.Step that had it.
     """
-    return (
-        'the loss is %f in epoch %d, step %d; utterances of this step: %s. A smaller '
-        'ds_learning_rate than %g may help'
-        % (
-            loss,
-            state.epoch + 1,
-            step.index + 1,
-            ', '.join(example.utterance.name for example in step.examples),
-            learning_rate,
-        )
+    return '%s in epoch %d, step %d; utterances of this step: %s' % (
+        what,
+        state.epoch + 1,
+        step.index + 1,
+        ', '.join(example.utterance.name for example in step.examples) or 'none',
+    )
+
+
+def place(state: schedule.State) -> str:
+    """Returns how far a run is, as text: 'after 2 epochs and 3 steps'."""
+    steps = ' and %d steps' % state.epoch_step if state.epoch_step else ''
+    return 'after %d epochs%s' % (state.epoch, steps)
+
+
+def log_other_dev_set(before: schedule.State, after: schedule.State, path: str | None) -> None:
+    """Logs what became of the best weights on another dev set.
+
+    Args:
+      before, after: the State with the figures of the earlier dev set and of this one.
+      path: checkpoint of the best weights; None: they are gone.
+    """
+    log.info(
+        'the dev set is another one than before, when %s was %s: %s',
+        path or 'what is no longer there',
+        best_weights(before),
+        'on this one it has dev %s' % best_figure(after)
+        if math.isfinite(after.best_dev_loss)
+        else 'it is not compared with what follows',
     )
 
 
 def log_summary(
-    config, run_dir: str, weights: str, test: Outcome | None, exported: str | None
+    config, data_sets, run_dir: str, weights: str, test: Outcome | None, exported: str | None
 ) -> None:
-    """Logs the last lines of a run: the result and the places of its files.
+    """Logs the last lines of a run: the result, what was lost, and the places of its files.
 
     Args:
+      data_sets: data_sets.DataSets.
       run_dir: folder of the logs.
       weights: description of the weights that were tested.
       exported: path of the exported model, or None.
@@ -430,6 +481,9 @@ def log_summary(
             log.info('      %s', second_figures(config, test.language_rates))
         for corpus in test.corpora:
             log.info('      %s, %d utterances', corpus_figures(corpus), corpus.n_utterances)
+    lost = ['%d %s' % (number, name) for name, number in data_sets.n_unreadable().items() if number]
+    if lost:
+        log.warning('Excluded while reading: %s utterances, named above', ', '.join(lost))
     log.info('Model:  %s (tested: %s)', config.checkpoint_dir, weights)
     log.info('Logs:   %s (tensorboard --logdir %s)', run_dir, config.logs_dir)
     log.info('Export: %s', exported or 'none, as ds_export_dir is not set')

@@ -2,17 +2,19 @@
 
 import dataclasses
 import datetime
+import functools
 import logging
 import os
 import subprocess
 import time
 
 import util
-from util import config as settings, files, log as run_log
+from util import config as settings, errors, files, log as run_log, website
 
 log = logging.getLogger(__name__)
 
 RUN_DIR_FORMAT = '%Y%m%d-%H%M%S'
+INTERRUPTED = 'interrupted'  # how a run ended that the user stopped
 GIT_LIMIT_S = 10  # s, time limit for git
 RESULTS = (
     'last_train_wer',
@@ -47,23 +49,34 @@ def make_run_dir(logs_dir: str, now: time.struct_time | None = None) -> str:
 
 def git_revision() -> tuple[str | None, str | None]:
     """Returns (hash, branch) of the project's own repository; (None, None) outside of one."""
-    return _git('rev-parse', 'HEAD'), _git('rev-parse', '--abbrev-ref', 'HEAD')
+    return _git_revision(settings.PROJECT_DIR)
 
 
-def _git(*arguments):
-    """Returns the output of a git command in the project's repository, or None if it fails."""
+@functools.cache  # a run describes its model several times, and git may be slow
+def _git_revision(folder):
+    """Returns (hash, branch) of the repository in a folder, as `git_revision`."""
+    # with --git-dir, as git would otherwise find a repository in a folder above this one
+    place = ('--git-dir', os.path.join(folder, '.git'))
     try:
-        # with --git-dir, as git would otherwise find a repository in a folder above this one
         done = subprocess.run(
-            ['git', '--git-dir', os.path.join(settings.PROJECT_DIR, '.git'), *arguments],
+            ['git', *place, 'rev-parse', 'HEAD', '--abbrev-ref', 'HEAD'],
             check=True,
             capture_output=True,
-            text=True,
+            encoding='utf-8',
+            errors='replace',
             timeout=GIT_LIMIT_S,
         )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip() or None
+        revision, branch = done.stdout.split()
+    except (OSError, subprocess.SubprocessError, ValueError):  # the last: an unknown answer
+        return None, None
+    return revision, branch
+
+
+def ended_by(error: BaseException) -> str:
+    """Returns how a run ended that an exception ended: 'interrupted', or the error in a line."""
+    if isinstance(error, (errors.Interrupted, KeyboardInterrupt)):
+        return INTERRUPTED
+    return errors.first_line(error)
 
 
 class RunRecord:
@@ -76,6 +89,8 @@ class RunRecord:
       started: datetime with a time zone.
     Attributes:
       run_dir: path of the folder.
+      epochs_done: number of epochs that are done, those of earlier processes included.
+      ended: how the run ended: 'complete', or what `ended_by` returns.
     Raises:
       ConfigError: the folder cannot be made.
     """
@@ -83,6 +98,7 @@ class RunRecord:
     def __init__(self, config, alphabet, data_sets, started: datetime.datetime):
         self.run_dir = make_run_dir(config.logs_dir)
         self._started, self._logs_dir = started, config.logs_dir
+        self._data_sets = data_sets
         git_hash, git_branch = git_revision()
         self._context = {
             'time_started': started.isoformat(),
@@ -102,13 +118,17 @@ class RunRecord:
             'data_set': {'name': config.importer},
         }
         self._results: dict[str, float | None] = dict.fromkeys(RESULTS)  # None: no result
+        self.epochs_done, self.ended = 0, INTERRUPTED
 
-    def add(self, name: str, outcome) -> None:
+    def add(self, name: str, outcome, epochs_done: int | None = None) -> None:
         """Adds the figures of a reports.Outcome; None adds nothing.
 
         Args:
           name: 'last_train', 'last_validation' or 'test'.
+          epochs_done: number of epochs that are done now; None: as before.
         """
+        if epochs_done is not None:
+            self.epochs_done = epochs_done
         if outcome is None:
             return
         rates, second = outcome.rates, outcome.language_rates
@@ -128,16 +148,29 @@ class RunRecord:
         )
 
     def write(self) -> None:
-        """Writes hyper.json, and hyper.js of all runs; a failure is only logged, as it must not
-        hide what ended the run."""
+        """Writes hyper.json, and hyper.js of all runs, and publishes them; a failure is only
+        logged, as it must not hide what ended the run."""
         finished = datetime.datetime.now(datetime.timezone.utc)
         content = {
-            'context': {**self._context, 'time_finished': finished.isoformat()},
+            'context': {
+                **self._context,
+                'time_finished': finished.isoformat(),
+                'ended': self.ended,
+                'epochs_done': self.epochs_done,
+            },
             'parameters': self._parameters,
-            'results': {'duration': (finished - self._started).total_seconds(), **self._results},
+            'results': {
+                'duration': (finished - self._started).total_seconds(),
+                'excluded_while_reading': sum(self._data_sets.n_unreadable().values()),
+                **self._results,
+            },
         }
         try:
             files.write_file(os.path.join(self.run_dir, 'hyper.json'), run_log.strict_json(content))
             run_log.merge_logs(self._logs_dir)
         except OSError as error:
             log.warning('hyper.json cannot be written to %s: %s', self.run_dir, error.strerror)
+        try:
+            website.maybe_publish(self._logs_dir)
+        except Exception as error:  # whatever goes wrong with another machine
+            log.warning('the logs cannot be published: %s', errors.first_line(error))

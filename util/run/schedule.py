@@ -5,6 +5,7 @@ a resumed run does the same as an uninterrupted one.
 """
 
 import math
+import zlib
 from typing import NamedTuple
 
 from util import config as settings
@@ -15,7 +16,8 @@ class State(NamedTuple):
 
     epoch: int  # number of epochs that are done
     epoch_step: int  # number of steps that are done of the next epoch
-    epoch_done: int  # number of utterances of these steps
+    # of these steps, or until they begin, of all steps of the epoch that has just ended
+    epoch_done: int  # number of utterances, without those that were left out
     epoch_loss: float  # sum of the CTC losses of these utterances
     order: int  # checksum of the order of the utterances in this epoch
     validated: int  # last epoch whose validation is done, or was not due
@@ -28,9 +30,13 @@ class State(NamedTuple):
     best_by: int  # figure that the best weights are chosen by, an index of config.BEST_BY
     best_rate: float  # WER or CER of the best weights on the dev set; 0 if they go by the loss
     run: int  # time at which the run started afresh, ns since 1970, which no other run has
+    left_out: int  # batches that were left out of the training, as they were not finite
+    left_out_in_row: int  # the last ones of these, without another batch between
+    dev_set: int  # `dev_checksum` of the dev set of `best_dev_loss`; 0: unknown
+    timed: int  # 1 in a checkpoint that is removed once there is a newer one, else 0
 
 
-INITIAL_STATE = State(0, 0, 0, 0.0, 0, 0, math.inf, 0, 0, 1.0, 0, 0, 0, 0.0, 0)
+INITIAL_STATE = State(0, 0, 0, 0.0, 0, 0, math.inf, 0, 0, 1.0, 0, 0, 0, 0.0, 0, 0, 0, 0, 0)
 
 # Fields whose variables keep another name in checkpoints, the one of version 0.1
 VARIABLE_NAMES = {'bad_validations': 'tries'}
@@ -72,6 +78,11 @@ def stopped(config, state: State) -> bool:
 def stage_done(config, state: State) -> bool:
     """Tells whether the stage is at its end."""
     return state.epoch >= last_epoch(config, state) or stopped(config, state)
+
+
+def complete(config, state: State) -> bool:
+    """Tells whether nothing is left to train or to validate."""
+    return state.validated == state.epoch >= n_epochs(config, state)
 
 
 def next_stage(config, state: State) -> State | None:
@@ -130,12 +141,32 @@ def after_step(state: State, step, loss: float) -> State:
         epoch_step=step.index + 1,
         epoch_done=state.epoch_done + len(step.examples),
         epoch_loss=state.epoch_loss + loss * len(step.examples),
+        left_out_in_row=0 if step.examples else state.left_out_in_row,
     )
+
+
+def after_left_out(state: State, step) -> State:
+    """Returns the State after a records.Step whose batch was left out, as it was not finite."""
+    return state._replace(
+        epoch_step=step.index + 1,
+        left_out=state.left_out + 1,
+        left_out_in_row=state.left_out_in_row + 1,
+    )
+
+
+def epoch_begun(state: State) -> State:
+    """Returns the State before the first step of an epoch; unchanged in the midst of an epoch."""
+    return state if state.epoch_step else state._replace(epoch_done=0, epoch_loss=0.0)
+
+
+def epoch_mean(state: State) -> float:
+    """Returns the mean CTC loss of the utterances of an epoch so far; NaN if there are none."""
+    return state.epoch_loss / state.epoch_done if state.epoch_done else math.nan
 
 
 def after_epoch(state: State) -> State:
     """Returns the State after the last step of an epoch."""
-    return state._replace(epoch=state.epoch + 1, epoch_step=0, epoch_done=0, epoch_loss=0.0)
+    return state._replace(epoch=state.epoch + 1, epoch_step=0)
 
 
 def rate_of(config, rates) -> float:
@@ -177,6 +208,35 @@ def with_best_by(config, state: State) -> State:
         best_rate=start.best_rate,
         best_epoch=start.best_epoch,
         bad_validations=start.bad_validations,
+    )
+
+
+def dev_checksum(config, examples) -> int:
+    """Returns a checksum, never 0, of what the figures of the dev set depend on besides the
+    weights.
+
+    Args:
+      examples: the set's list of records.Example.
+    """
+    utterances = [(each.utterance.name, each.transcript, each.n_steps) for each in examples]
+    by_loss = config.best_by == 'loss'
+    of_settings = (config.relu_clip, None if by_loss else config.beam_width)
+    return zlib.crc32(repr((utterances, of_settings)).encode()) or 1
+
+
+def with_dev_set(state: State, dev_set: int, dev_loss: float, rate: float) -> State:
+    """Returns the State for another dev set, on which no patience is used up yet.
+
+    Args:
+      dev_set: its `dev_checksum`.
+      dev_loss, rate: of the best weights on this set, as in `after_validation`; not finite: there
+        are no best weights.
+    """
+    if not (math.isfinite(dev_loss) and math.isfinite(rate)):
+        dev_loss, rate = INITIAL_STATE.best_dev_loss, INITIAL_STATE.best_rate
+        state = state._replace(best_epoch=INITIAL_STATE.best_epoch)
+    return state._replace(
+        dev_set=dev_set, best_dev_loss=dev_loss, best_rate=rate, bad_validations=0
     )
 
 

@@ -2,11 +2,32 @@
 
 import contextlib
 import os
+import threading
 
 from tensorflow.python.client import timeline
 
 from util import errors, files
 from util.tf1 import tf
+
+
+WRITER_THREAD = 'EventLoggerThread'  # name of the threads of TensorFlow that write event files
+
+
+@contextlib.contextmanager
+def quiet_writers():
+    """Keeps tracebacks of the threads that write event files off the terminal while the block runs;
+    EventFiles raises the errors of these threads as LogErrors."""
+    before = threading.excepthook
+
+    def report(failure):
+        if failure.thread is None or failure.thread.name != WRITER_THREAD:
+            before(failure)
+
+    threading.excepthook = report
+    try:
+        yield
+    finally:
+        threading.excepthook = before
 
 
 class EventFiles:
@@ -72,11 +93,12 @@ class EventFiles:
           outcome: reports.Outcome.
           scalars: more values to write.
         """
-        scalars.update(
-            loss=outcome.loss,
-            feeding_wait_share=outcome.waited / outcome.seconds,
-            audio_seconds_per_second=outcome.audio_seconds / outcome.seconds,
-        )
+        scalars['loss'] = outcome.loss
+        if outcome.seconds:  # 0 if an earlier process made the pass
+            scalars.update(
+                feeding_wait_share=outcome.waited / outcome.seconds,
+                audio_seconds_per_second=outcome.audio_seconds / outcome.seconds,
+            )
         if outcome.rates:
             scalars.update(
                 label_error_rate=outcome.label_error_rate,

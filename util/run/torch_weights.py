@@ -10,6 +10,9 @@ directions share them: a model can be used if both directions have the same. PyT
 that layer either, which makes a difference only above `ds_relu_clip`.
 """
 
+import math
+import os
+import zipfile
 from collections.abc import Mapping
 
 import numpy as np
@@ -21,6 +24,8 @@ from util import errors, files
 DENSE = (('1', 'fc1.fc'), ('2', 'fc2.fc'), ('3', 'fc3.fc'), ('5', 'fc4.fc'), ('6', 'out'))
 LAYER_4 = 'bi_rnn.'
 BACKWARD = '_reverse'
+# Arrays of an .npz file may be this many times as large as the file, and as many bytes larger
+MAX_EXPANSION, EXPANSION_FREE = 100, 20_000_000
 PREFIXES = ('param/', 'module.')  # of the names in the tests' .npz files, in DataParallel models
 
 
@@ -110,6 +115,7 @@ def read_npz(path: str) -> dict[str, np.ndarray]:
             files.open_regular(path, mode='rb') as opened,
             np.load(opened, allow_pickle=False) as file,
         ):
+            _check_sizes(opened)
             weights = {name: file[name] for name in file.files}
         if not all(isinstance(value, np.ndarray) for value in weights.values()):
             raise ValueError('some other file in the archive')
@@ -117,6 +123,24 @@ def read_npz(path: str) -> dict[str, np.ndarray]:
         reason = getattr(error, 'strerror', None) or 'it is not an .npz file of arrays'
         raise errors.WeightsError('%s cannot be read: %s' % (path, reason)) from None
     return weights
+
+
+def _check_sizes(file):
+    """Raises a ValueError if the arrays of an opened .npz file are larger than what it holds, or
+    than such a file of weights can reasonably hold."""
+    with zipfile.ZipFile(file) as archive:
+        for info in archive.infolist():
+            with archive.open(info) as member:
+                version = np.lib.format.read_magic(member)
+                read_header = np.lib.format.read_array_header_2_0
+                if version == (1, 0):
+                    read_header = np.lib.format.read_array_header_1_0
+                shape, _, dtype = read_header(member)
+            if math.prod(shape) * dtype.itemsize > info.file_size:
+                raise ValueError('an array is larger than its file')
+        total = sum(info.file_size for info in archive.infolist())
+    if total > EXPANSION_FREE + MAX_EXPANSION * os.fstat(file.fileno()).st_size:
+        raise ValueError('the arrays are too large')
 
 
 def read_ours(path: str) -> dict[str, np.ndarray]:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from util import errors
-from util.run import checkpoint_files, description as descriptions, torch_weights
+from util.run import checkpoint_files, checkpoint_io, description as descriptions, torch_weights
 from util.tf1 import tf
 
 log = logging.getLogger(__name__)
@@ -180,7 +180,7 @@ def read(path: str) -> SavedModel:
             'ds_init_from: %s must be a checkpoint, a folder of checkpoints '
             'or an .npz file, but: %s' % (path, problem)
         )
-    reader = tf.train.load_checkpoint(path)
+    reader = checkpoint_io.Reader(path)
     return SavedModel(
         {name: reader.get_tensor(there) for name, there in checkpoint_files.weights_in(reader)},
         checkpoint_files.description(path),

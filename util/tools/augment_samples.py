@@ -16,6 +16,7 @@ if not __package__:  # run as a file, which leaves the project's folder out of s
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
 from util import augment_setting, errors
+from util.run import command
 
 
 def main(arguments: list[str]) -> int:
@@ -101,4 +102,4 @@ def _help_lines():
 
 
 if __name__ == '__main__':
-    sys.exit(main(sys.argv[1:]))
+    command.run(main)

@@ -22,6 +22,7 @@ if not __package__:  # run as a file, which leaves the project's folder out of s
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
 from util import errors, files, log as run_log
+from util.run import command
 from util.tools import benchmark_measurements as measurements, benchmark_report as report
 from util.tools.benchmark_measurements import LONG, MAIN, SHORT, SIZES, SMALL, VANILLA_SIZES
 
@@ -120,4 +121,4 @@ def measure(name: str, *values):
 
 
 if __name__ == '__main__':
-    sys.exit(main(sys.argv[1:]))
+    command.run(main)

@@ -14,14 +14,14 @@ most of it for loading TensorFlow; lmplz is for texts that do not fit into memor
 """
 
 import argparse
-import logging
 import pathlib
 import sys
 
 if not __package__:  # run as a file, which leaves the project's folder out of sys.path
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
-from util import errors
+from util import errors, log as run_log
+from util.run import command
 
 ENDINGS = ('.arpa', '.arpa.gz')  # of the output, so that no text is overwritten by mistake
 ORDERS = range(2, 7)  # those that KenLM reads
@@ -31,20 +31,16 @@ def main(arguments: list[str]) -> int:
     """Runs the command line.
 
     Returns:
-      The exit status: 0, 1 after an error, 130 after an interruption.
+      The exit status: 0, or 1 after an error.
     """
     options = _parse(arguments)
-    logging.basicConfig(level=logging.INFO, format='%(message)s', stream=sys.stdout, force=True)
-    logging.getLogger('tensorflow').setLevel(logging.ERROR)
+    run_log.set_up_logging()
     try:
         for line in _build(options):
             print(line, flush=True)
     except errors.DeepSpeechError as error:
         print('error: %s' % error, file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        print('interrupted', file=sys.stderr)
-        return 130
     return 0
 
 
@@ -170,4 +166,4 @@ def _perplexity(scorer, sentences):
 
 
 if __name__ == '__main__':
-    sys.exit(main(sys.argv[1:]))
+    command.run(main)

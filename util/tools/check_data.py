@@ -23,6 +23,7 @@ if not __package__:  # run as a file, which leaves the project's folder out of s
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
 from util import config as settings, errors, log as run_log
+from util.run import command
 from util.tools import pictures
 
 if TYPE_CHECKING:
@@ -186,4 +187,4 @@ def draw_lengths(data_sets: 'DataSets', path: str) -> None:
 
 
 if __name__ == '__main__':
-    sys.exit(main(sys.argv[1:]))
+    command.run(main)

@@ -12,7 +12,6 @@ now is repeated. A file that fails is named on the standard error; the exit stat
 import argparse
 import concurrent.futures
 import json
-import os
 import pathlib
 import sys
 from collections.abc import Callable, Iterator
@@ -22,6 +21,7 @@ if not __package__:  # run as a file, which leaves the project's folder out of s
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
 from util import errors
+from util.run import command
 from util.serving import server
 from util.tools import language_options
 
@@ -56,9 +56,6 @@ def main(arguments: list[str]) -> int:
     except errors.DeepSpeechError as error:
         print('error: %s' % error, file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        print('interrupted', file=sys.stderr)
-        return 130
     finally:
         connection.close()
 
@@ -166,23 +163,14 @@ def _run(options, connection, search):
         search=search,
     )
     failed = 0
-    try:
-        for answer in answers:
-            if answer.error is not None:
-                failed += 1
-                print('error: %s: %s' % (answer.filename, answer.error), file=sys.stderr)
-            if options.json:
-                print(_json_line(answer), flush=True)
-            elif answer.error is None:
-                print('%s\t%s' % (answer.filename, answer.outputs['transcripts']), flush=True)
-    except BrokenPipeError:  # the program that reads the standard output has closed it
-        # so that Python, which tries to write the rest when it ends, has nothing to report
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return int(failed > 0)
-    except OSError as error:
-        raise errors.DeepSpeechError(
-            'the standard output cannot be written: %s' % error.strerror
-        ) from None
+    for answer in answers:
+        if answer.error is not None:
+            failed += 1
+            print('error: %s: %s' % (answer.filename, answer.error), file=sys.stderr)
+        if options.json:
+            print(_json_line(answer), flush=True)
+        elif answer.error is None:
+            print('%s\t%s' % (answer.filename, answer.outputs['transcripts']), flush=True)
     if failed and len(options.files) > 1:
         print('%d of %d files failed' % (failed, len(options.files)), file=sys.stderr)
     return int(failed > 0)
@@ -328,4 +316,4 @@ def _message_size(value):
 
 
 if __name__ == '__main__':
-    sys.exit(main(sys.argv[1:]))
+    command.run(main)

@@ -18,7 +18,7 @@ if not __package__:  # run as a file, which leaves the project's folder out of s
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
 from util import errors
-from util.run import torch_weights
+from util.run import command, torch_weights
 
 
 def main(arguments: list[str]) -> int:
@@ -72,4 +72,4 @@ def _save(path, weights):
 
 
 if __name__ == '__main__':
-    sys.exit(main(sys.argv[1:]))
+    command.run(main)

@@ -22,6 +22,7 @@ if not __package__:  # run as a file, which leaves the project's folder out of s
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
 from util import errors
+from util.run import command
 from util.tools import language_options
 
 BATCH_SIZE = 16
@@ -41,8 +42,7 @@ def main(arguments: list[str]) -> int:
     """Runs the command line.
 
     Returns:
-      The exit status: 0, 1 if a file could not be transcribed or after another error, 130 after an
-      interruption.
+      The exit status: 0, or 1 if a file could not be transcribed or after another error.
     """
     options = _parse(arguments)
     try:
@@ -52,9 +52,6 @@ def main(arguments: list[str]) -> int:
     except errors.DeepSpeechError as error:
         print('error: %s' % error, file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        print('interrupted', file=sys.stderr)
-        return 130
 
 
 def _parse(arguments):
@@ -118,4 +115,4 @@ def _parse(arguments):
 
 
 if __name__ == '__main__':
-    sys.exit(main(sys.argv[1:]))
+    command.run(main)

@@ -27,10 +27,6 @@ MAX_JOBS = 4  # reader threads
 MS_DIGITS, CONFIDENCE_DIGITS = 3, 4  # decimals of times in seconds and of confidences
 
 
-class OutputClosed(Exception):
-    """The program that read the standard output has closed it, as `head` does."""
-
-
 def run(options: argparse.Namespace) -> int:
     """Transcribes the files that the command line names.
 
@@ -126,19 +122,16 @@ def _transcribe(network, tasks, output, options):
         progress=progress.add,
     )
     with contextlib.closing(progress), contextlib.closing(results):
-        try:
-            for task, outcome in results:
-                progress.clear()
-                if isinstance(outcome, Failure):
-                    reason = outcome.reason
-                else:
-                    reason = output.write(task, outcome)
-                    _score(scores, task, outcome)
-                if reason:
-                    failed = True
-                    _say('error: %s: %s' % (task.utterance.name, reason))
-        except OutputClosed:
-            return int(failed)
+        for task, outcome in results:
+            progress.clear()
+            if isinstance(outcome, Failure):
+                reason = outcome.reason
+            else:
+                reason = output.write(task, outcome)
+                _score(scores, task, outcome)
+            if reason:
+                failed = True
+                _say('error: %s: %s' % (task.utterance.name, reason))
     for manifest, score in scores.items():
         _say('%s: %s' % (manifest, score.figures()))
     return int(failed)
@@ -236,8 +229,6 @@ class Output:
 
         Returns:
           Why it could not be written to its file; None if it was written.
-        Raises:
-          OutputClosed, DeepSpeechError: as `_print`.
         """
         name = _one_line(task.utterance.name)
         if self._json:
@@ -297,19 +288,5 @@ def _write_new(path, content):
 
 
 def _print(content):
-    """Writes to the standard output, at once.
-
-    Raises:
-      OutputClosed: nobody reads it any more.
-      DeepSpeechError: it cannot be written.
-    """
-    try:
-        print(content, end='', flush=True)
-    except BrokenPipeError:
-        # so that Python, which tries to write the rest when it ends, has nothing to report
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise OutputClosed from None
-    except OSError as error:
-        raise errors.DeepSpeechError(
-            'the standard output cannot be written: %s' % error.strerror
-        ) from None
+    """Writes to the standard output, at once."""
+    print(content, end='', flush=True)

@@ -22,6 +22,7 @@ if not __package__:  # run as a file, which leaves the project's folder out of s
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
 from util import errors
+from util.run import command
 from util.tools import language_options
 
 ALPHAS, BETAS = '0:3:0.5', '-1:6:1'
@@ -33,7 +34,7 @@ def main(arguments: list[str]) -> int:
     """Runs the command line.
 
     Returns:
-      The exit status: 0, 1 after an error, 130 after an interruption.
+      The exit status: 0, or 1 after an error.
     """
     options = _parse(arguments)
     try:
@@ -43,9 +44,6 @@ def main(arguments: list[str]) -> int:
     except errors.DeepSpeechError as error:
         print('error: %s' % error, file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        print('interrupted', file=sys.stderr)
-        return 130
     return 0
 
 
@@ -124,4 +122,4 @@ weights.__name__ = 'weights'  # for argparse's message
 
 
 if __name__ == '__main__':
-    sys.exit(main(sys.argv[1:]))
+    command.run(main)

@@ -144,7 +144,8 @@ def _decode(connection, wanted, labels, path, bounds, pairs):
       bounds: first and last time step of each utterance of this process.
       pairs: the weights.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started it
+    for number in (signal.SIGINT, signal.SIGHUP):  # they are for the process that started it
+        signal.signal(number, signal.SIG_IGN)
     logging.disable()  # as the same was said there
     decoder = decoders.make_decoder(wanted, text.Alphabet(labels))
     everything = np.load(path, mmap_mode='r')

@@ -1,0 +1,151 @@
+"""The lock of a checkpoint folder: only one run at a time writes into it.
+
+The lock is a file that says which process has the folder. It works wherever a file can be created
+exclusively, also on network folders without locks. A killed run leaves its lock behind; the next
+one on the same machine sees that the process has ended, and takes the lock over.
+"""
+
+import contextlib
+import datetime
+import json
+import logging
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from util import config as settings, errors, files, processes
+
+log = logging.getLogger(__name__)
+
+NAME = 'run.lock'
+LIMIT = 10_000  # bytes of a lock's file
+
+
+class Holder(NamedTuple):
+    """Who has a lock."""
+
+    process: processes.Process
+    since: str  # date and time in ISO 8601
+
+    def words(self) -> str:
+        """Describes the holder for a message."""
+        return 'process %d on %s, running since %s' % (
+            self.process.pid,
+            self.process.host,
+            self.since,
+        )
+
+
+@contextlib.contextmanager
+def held(config: settings.Config) -> Iterator[None]:
+    """Makes `ds_checkpoint_dir`, and holds its lock while the block runs; a run without training
+    only reads, and needs no lock.
+
+    Raises:
+      ConfigError: another run has the folder, or it cannot be written.
+    """
+    if not config.training_iters:
+        yield
+        return
+    files.make_dir(config.checkpoint_dir, 'ds_checkpoint_dir')
+    now = datetime.datetime.now().astimezone()
+    holder = Holder(processes.this(), now.isoformat(' ', 'seconds'))
+    path = os.path.join(config.checkpoint_dir, NAME)
+    try:
+        _acquire(path, holder)
+    except OSError as error:
+        raise errors.ConfigError(
+            'ds_checkpoint_dir: cannot write to %s: %s' % (path, error.strerror)
+        ) from None
+    try:
+        yield
+    finally:
+        _release(path, holder)
+
+
+def _acquire(path, holder):
+    """Creates the lock's file; takes over that of a process that has ended.
+
+    Raises:
+      ConfigError: another process has the lock.
+      OSError: the file cannot be written.
+    """
+    files.remove_abandoned(path + '.', '.tmp')
+    if _create(path, holder):
+        return
+    there = _read(path)
+    if there is None or not processes.has_ended(there.process):
+        raise _refusal(path, there)
+    # Of several runs that find the same ended process, one gets this second lock. It looks again
+    # before it takes over, since another one may have done so in between.
+    taking_over = path + '.takeover'
+    _acquire(taking_over, holder)
+    try:
+        now_there = _read(path)
+        if now_there != there:
+            raise _refusal(path, now_there)
+        log.info('%s: the run that had the folder has ended (%s)', path, there.words())
+        files.write_file(path, _content(holder))
+    finally:
+        _release(taking_over, holder)
+
+
+def _release(path, holder):
+    """Removes the lock's file, if it is still that of this holder."""
+    with contextlib.suppress(OSError):
+        if _read(path) == holder:
+            os.remove(path)
+
+
+def _create(path, holder):
+    """Creates the lock's file; returns False if there is one."""
+    temporary = '%s.%s.tmp' % (path, processes.mark())
+    try:
+        files.write_synced(temporary, _content(holder))
+        os.link(temporary, path)  # appears with its content, and only if there is no file
+    except FileExistsError:
+        return False
+    except OSError:  # a file system without links, or a full one
+        return _create_in_place(path, holder)
+    finally:
+        files.remove(temporary)
+    files.sync(os.path.dirname(path) or '.')
+    return True
+
+
+def _create_in_place(path, holder):
+    """Does what `_create` does where there are no hard links."""
+    try:
+        files.write_synced(path, _content(holder), 'x')
+    except FileExistsError:
+        return False
+    except OSError:
+        files.remove(path)
+        raise
+    return True
+
+
+def _content(holder):
+    """Returns the content of the lock's file."""
+    return json.dumps({**holder.process._asdict(), 'since': holder.since}) + '\n'
+
+
+def _read(path):
+    """Returns the Holder that a lock's file names; None if there is none, or it is damaged."""
+    try:
+        with files.open_regular(path, encoding='utf-8', errors='replace') as file:
+            content = json.loads(file.read(LIMIT))
+        since = str(content.pop('since'))
+        process = processes.Process(**content)
+        return Holder(process._replace(pid=int(process.pid)), since)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
+
+
+def _refusal(path, there):
+    """Returns the ConfigError that tells of a folder that another run has."""
+    return errors.ConfigError(
+        'ds_checkpoint_dir: another run writes into %s (%s); use another folder, or wait for its '
+        'end; if it no longer runs, remove %s'
+        % (os.path.dirname(path), there.words() if there else 'its lock does not say which', path)
+    )
