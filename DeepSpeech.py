@@ -709,7 +709,7 @@ def train(run: Run, state: schedule.State) -> schedule.State:
             learning_rate = run.learning_rate(state, run.global_step() + 1)
             state, dev_outcome = validate(run, state, dev_feed)
             if not schedule.is_best(state):
-                run.checkpoints.save(state)
+                run.checkpoints.save(state, passing=not schedule.checkpoint_due(config, state))
             if state.epoch_done:  # 0 in the checkpoints of older versions
                 _log_epoch(run, state, train_outcome, dev_outcome, learning_rate)
         for stage in range(state.stage, len(config.stages)):
@@ -792,12 +792,12 @@ def train_epoch(run: Run, state: schedule.State, feed) -> tuple[schedule.State, 
     log.info('Epoch %d of %d started', state.epoch + 1, schedule.n_epochs(config, state))
     query_report = schedule.due(config.display_step, state.epoch + 1, config, state)
     state = schedule.epoch_begun(state)._replace(order=data_set.order_checksum(state.epoch))
-    number, tally = run.global_step(), reports.Tally(feed)
+    number, tally, left_out = run.global_step(), reports.Tally(feed), state.left_out
     progress = run_log.Progress('train', data_set.total_batches, already=state.epoch_step)
     with (
         run.checkpoints.saved_on_shortage(lambda: state),
         contextlib.closing(progress),
-        memory.shortage_named('train'),
+        memory.shortage_named('train'),  # of the threads that read and decode
         decoding.Decoding(run.session, run.model.towers, run.alphabet) as decoded,
     ):
         for step in feed.all_steps():
@@ -825,7 +825,7 @@ def train_epoch(run: Run, state: schedule.State, feed) -> tuple[schedule.State, 
                 _log_update(run, state, update, trace, progress)
             if state.epoch_done:
                 progress.update(step.index + 1, schedule.epoch_mean(state))
-    if not state.epoch_done and not state.left_out_in_row:
+    if not state.epoch_done and state.left_out == left_out:
         raise errors.DataError('no usable training utterance is left')
     outcome = tally.outcome(decoded.results, schedule.epoch_mean(state), by_corpus=False)
     reports.report('Training', outcome, config.report_count, reports.dropout_words(config))
@@ -939,7 +939,7 @@ def validate(
     reports.report('Validation', outcome, config.report_count)
     needed_by = ', '.join(settings.uses_dev_loss(config))
     if not outcome.rates and needed_by:
-        path = run.checkpoints.save(state)
+        path = run.checkpoints.save(state, passing=True)
         raise errors.DataError(
             '%s: no utterance of the dev set could be read; saved %s' % (needed_by, path)
         )
@@ -1012,11 +1012,11 @@ def _from_a_good_checkpoint(parts):
     Args:
       parts: the fields of a Run but the last two.
     """
-    config, _, data_sets, model, *_, hook, _ = parts
+    config, _, data_sets, model, *_, stop, hook, _ = parts
     ruined = None
     while True:
         with tf.Session(config=decoding.session_config(config), graph=model.graph) as session:
-            keeper = checkpoints.Checkpoints(config, session, model, data_sets, hook, ruined)
+            keeper = checkpoints.Checkpoints(config, session, model, data_sets, hook, stop, ruined)
             try:
                 return _train_test_export(Run(*parts, session, keeper))
             except checkpoints.RuinedCheckpoint as error:
@@ -1041,7 +1041,8 @@ def _train_test_export(run):
     if config.training_iters:
         with run.stop.deferred():
             state = train(run, state)
-    run.stop.outcome = COMPLETE
+    if config.training_iters:
+        run.stop.outcome = COMPLETE
     run.stop.check()
     tested = run.checkpoints.load_weights_to_test(state)
     log.info('Testing the weights %s', tested)
@@ -1085,10 +1086,11 @@ def train_and_test(config, stop, started, hook):
     stop.check()
     preflight.check(config, data_sets)
     record = run_folder.RunRecord(config, alphabet, data_sets, started)
-    build = functools.partial(build_model, config, alphabet, True, data_sets)
+    build, events = functools.partial(build_model, config, alphabet, True, data_sets), None
     try:
+        # before TensorFlow has threads, which the process of a trial would lack
         memory.check(config, alphabet, data_sets, build, stop)
-        if config.restore_checkpoint:  # first, as building the graph takes longer
+        if config.restore_checkpoint:
             checkpoint_files.check_newest(config, alphabet)
         with stop.deferred():  # TensorFlow turns an exception in its midst into another one
             model = build()
@@ -1103,6 +1105,9 @@ def train_and_test(config, stop, started, hook):
         events.close()  # after the result, which is to be seen even if this fails
     except BaseException as error:
         record.ended = run_folder.ended_by(error)
+        if events:
+            with contextlib.suppress(errors.LogError):
+                events.close()
         raise
     finally:  # a run that ends early has a hyper.json, too
         record.write()
@@ -1207,7 +1212,7 @@ def _log_update(run, state, update, trace, progress):
         run.events.write_update(update, state.epoch + 1, trace)
     due = every and number % every == 0
     if due or keeper.due_by_time():
-        path = keeper.save(state, timed=not due)
+        path = keeper.save(state, passing=not due)
         progress.close()
         log.info(
             'Step %d: loss%s %f, saved %s',

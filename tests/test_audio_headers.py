@@ -186,6 +186,15 @@ def test_parts_of_files_in_which_libsndfile_cannot_seek(tmp_path, subtype):
         )
 
 
+def test_compressed_samples_that_are_missing_altogether(tmp_path):
+    path = tmp_path / 'a.wav'
+    soundfile.write(path, speech(0.5) / 32768, 16000, subtype='GSM610')
+    content = path.read_bytes()
+    path.write_bytes(content[: content.index(b'data') + 8])
+    with pytest.raises(audio.AudioError, match='damaged WAV: 0 bytes of samples'):
+        audio.audio_info(str(path))
+
+
 def test_a_file_that_shrinks_while_it_is_read(tmp_path):
     path = write_wav(tmp_path / 'a.wav', speech(SECONDS))
     with audio.open_audio(path) as file:

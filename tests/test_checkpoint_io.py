@@ -192,7 +192,7 @@ def test_a_run_that_is_killed_while_it_replaces_a_checkpoint_leaves_one_of_the_t
         trainer.save(1, value=20)
     monkeypatch.undo()
     assert os.path.isdir(os.path.join(trainer.directory, '.unfinished'))
-    trainer.folder.take_over([path])
+    checkpoint_io.clean_up(trainer.directory)
     assert value_in(path) == (20 if n_moved else 10)
     assert sorted(os.listdir(trainer.directory)) == [
         'checkpoint',
@@ -223,7 +223,7 @@ def test_what_was_left_when_a_run_was_killed_is_removed(trainer):
     for name in ['model.ckpt-2' + each for each in remains]:
         with open(os.path.join(trainer.directory, name), 'w') as file:
             file.write('half')
-    trainer.folder.take_over([])
+    checkpoint_io.clean_up(trainer.directory)
     assert set(os.listdir(trainer.directory)) == before
 
 

@@ -1,13 +1,12 @@
 """util.run.export_folder: numbers of versions, and what is removed with the older ones."""
 
 import os
-import platform
 import re
 
 import numpy as np
 import pytest
 
-from util import errors
+from util import errors, processes
 from util.run import export_folder
 
 
@@ -53,8 +52,8 @@ def test_a_version_that_fails_leaves_nothing(tmp_path):
 
 def test_what_killed_exports_left_is_removed(tmp_path):
     """That of running processes and of other machines stays."""
-    gone, running, host = 2**22 + 1, os.getppid(), platform.node()
-    names = ['%d' % gone, '%d-%s' % (gone, host), '%d-%s' % (running, host), '%d-else' % gone]
+    gone, running, host = 2**22 + 1, os.getppid(), processes.mark().partition('-')[2]
+    names = ['%d' % gone, '%d-%s' % (gone, host), '%d-%s' % (running, host), '%d-1-else' % gone]
     for name in names:
         (tmp_path / ('.unfinished-' + name) / 'variables').mkdir(parents=True)
     (tmp_path / '.unfinished-symphony').mkdir()

@@ -3,7 +3,6 @@
 import errno
 import logging
 import os
-import platform
 import stat
 import subprocess
 import sys
@@ -13,7 +12,7 @@ import time
 import pytest
 
 from helpers import PROJECT
-from util import errors, files
+from util import errors, files, processes
 
 WAIT_S = 20  # for what takes milliseconds
 
@@ -72,15 +71,15 @@ def test_write_file_that_fails_keeps_the_old_file(tmp_path):
 
 
 def test_write_file_removes_what_killed_processes_left_of_this_file(tmp_path):
-    gone, host = 2**22 + 1, platform.node()
+    gone, mark = 2**22 + 1, processes.mark().partition('-')[2]  # that of this host
     stays = [
         'a.%d.tmp' % os.getppid(),
-        'a.%d-else.tmp' % gone,
+        'a.%d-%s-else.tmp' % (gone, mark.partition('-')[0]),
         'b.%d.tmp' % gone,
         'a.b.tmp',
         'a.tmp',
     ]
-    for name in (*stays, 'a.%d.tmp' % gone, 'a.%d-%s.tmp' % (gone, host)):
+    for name in (*stays, 'a.%d.tmp' % gone, 'a.%d-%s.tmp' % (gone, mark)):
         (tmp_path / name).write_text('half')
     files.write_file(str(tmp_path / 'a'), 'whole')
     assert sorted(os.listdir(tmp_path)) == sorted(['a', *stays])

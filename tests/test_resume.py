@@ -4,6 +4,7 @@ import glob
 import os
 import shutil
 import signal
+import time
 
 import pytest
 
@@ -19,6 +20,7 @@ from runs import (
     started,
     stop_and_resume,
 )
+from util.run import signals
 
 pytestmark = pytest.mark.run
 
@@ -86,6 +88,7 @@ def test_interrupted_validation_is_done_by_the_resumed_run(corpus):
 def stop_twice_in_the_first_validation(point, state):
     if point == 'validation':
         os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(1.2 * signals.TOGETHER_S)
         os.kill(os.getpid(), signal.SIGINT)
 
 

@@ -159,7 +159,7 @@ class Machine(checkpoints.Checkpoints):
     """Made-up weights and sums, and checkpoints of them on a Disk; stands in for a session, too."""
 
     _newest, _best, _best_dir = 'newest', 'best', ''
-    _doubted = _last = _timed = None
+    _doubted = _last = None
 
     def __init__(self, config, sets, disk, hook):
         self._config, self._data_sets, self._hook, self._disk = config, sets, hook, disk
@@ -184,7 +184,7 @@ class Machine(checkpoints.Checkpoints):
             self.sums = ()
         return self.number
 
-    def save(self, state, timed=False):
+    def save(self, state, passing=False):
         return self._save('newest', '', state)
 
     def due_by_time(self):

@@ -125,7 +125,9 @@ def test_logs_that_cannot_be_published_do_not_hide_the_result(tmp_path, monkeypa
 
     monkeypatch.setattr(run_folder.website, 'maybe_publish', maybe_publish)
     data_set = types.SimpleNamespace(total_batches=3)
-    data_sets = types.SimpleNamespace(stages=[data_set], dev=data_set, test=data_set)
+    data_sets = types.SimpleNamespace(
+        stages=[data_set], dev=data_set, test=data_set, n_unreadable=dict
+    )
     record = run_folder.RunRecord(
         load_config(logs_dir=tmp_path / 'logs'),
         types.SimpleNamespace(n_character=29),

@@ -62,7 +62,16 @@ def test_in_training_the_first_signal_is_only_noted(stop, caplog):
     assert caplog.messages == ['SIGHUP: stopping after this step; a second signal stops at once']
 
 
-def test_a_second_signal_ends_training_at_once(stop):
+def test_signals_that_come_together_are_one(stop):
+    """A shell that ends sends SIGHUP to its jobs, and the kernel sends it to them as well."""
+    with stop.installed(), stop.deferred():
+        for _ in range(3):
+            send(signal.SIGHUP)
+        assert stop.wanted
+
+
+def test_a_second_signal_ends_training_at_once(stop, monkeypatch):
+    monkeypatch.setattr(signals, 'TOGETHER_S', 0.0)
     with stop.installed(), stop.deferred():
         send()
         with pytest.raises(errors.Interrupted):
@@ -150,12 +159,12 @@ def test_a_second_signal_ends_a_process_that_is_in_a_long_call():
     code = (
         'import signal, sys, threading\n'
         'from util.run import signals\n'
-        'signals.END_S = 0.1\n'
+        'signals.END_S, signals.TOGETHER_S = 0.1, 0.0\n'
         'stop = signals.StopRequest()\n'
         'with stop.installed(), stop.deferred():\n'
         '    threading.Thread(target=signal.pause, daemon=True).start()\n'
         '    signal.pthread_sigmask(signal.SIG_BLOCK, signals.SIGNALS)\n'
-        '    print("ready", flush=True)\n'
+        '    threading.Timer(0.5, print, ["ready"], {"flush": True}).start()\n'
         '    threading.Event().wait()\n'
     )
     process = subprocess.Popen(

@@ -159,6 +159,12 @@ def test_a_line_that_cannot_be_parsed_is_excluded_by_file_and_number(tmp_path, c
     assert caplog.messages[1] == '1 of 3 utterances excluded'
 
 
+@pytest.mark.parametrize('line', ['a 1 ' * 20000, 'a 1 b 3.4 ' * 9000 + 'x', 'a' + ' ' * 90000])
+def test_a_long_line_of_another_form_is_refused_at_once(line):
+    with pytest.raises(ValueError):
+        ted.parse_line(line)  # which would take hours if the time grew with a power of the length
+
+
 def test_an_utterance_of_markup_alone_is_excluded_by_name(tmp_path, caplog):
     make_release(tmp_path, train=LINES + ['Ann_2010 1 Ann_2010 4.25 6.00 <o,f0,female> <unk>'])
     assert len(read(tmp_path).train) == 4

@@ -231,7 +231,7 @@ def _check_promise(file, promise):
         raise AudioError(audio_headers.JOINED)
     if promise.held < promise.said and file.format == 'MP3':  # libsndfile counts what is stated
         _check_count(file, file.frames * promise.held // promise.said, file.frames)
-    elif file.frames and promise.held < promise.said:
+    elif file.frames and 0 < promise.held < promise.said:
         width = promise.held // file.frames  # bytes; 0 if samples are compressed
         promised = promise.said // width if width else file.frames * promise.said // promise.held
         _check_count(file, file.frames, promised)

@@ -68,7 +68,7 @@ def after_the_power_came_back(copy, folder):
     """(names that the state file lists, newest first; what is wrong with each, or None)."""
     assert not run('mount', '-o', 'loop', copy, folder)
     try:
-        checkpoint_io.Folder(str(folder), None).take_over([])  # as the next run does first
+        checkpoint_io.clean_up(str(folder))  # as the next run does first
         names = checkpoint_io.listed(str(folder))
         return names, [checkpoint_files.damage(str(folder / name)) for name in names]
     finally:

@@ -339,16 +339,16 @@ class _Losses:
         """Counts the utterances of a step, indices, and what was read, None if that failed.
 
         Raises:
-          FeedingError: more than half of the set is unreadable and was not in the epoch before;
-            what is unreadable from the start is not lost.
+          FeedingError: more than half of the set is unreadable, and was not in the epoch before; in
+            the first epoch, all of it could be opened at the start of the run.
         """
         lost = [index for index, item in zip(utterances, items) if item is None]
         self._now += len(lost)
         most = 2 * (self._now - self._before) > len(self._data_set)
         if lost and most and self._any_read:
             raise errors.FeedingError(
-                'more than half of the %d %s utterances cannot be read any longer, among them %s: '
-                'is the disk with the audio still there?'
+                'more than half of the %d %s utterances, which could be opened before, cannot be '
+                'read, among them %s: is the disk with the audio still there?'
                 % (
                     len(self._data_set),
                     self._data_set.title,

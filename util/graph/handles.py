@@ -34,7 +34,7 @@ class TowerResults(NamedTuple):
 class Update(NamedTuple):
     """Handles of an update of the variables."""
 
-    number: Any  # int64 scalar; running it makes the update and returns its number, from 1
+    number: Any  # int64 scalar; running it makes the update if `finite`, and returns its number
     loss: Any  # float32 or float64 scalar, loss of the update's batches
     summaries: Any  # string scalar, or None
     finite: Any  # bool scalar, whether loss and gradients are; if not, the update is left out
@@ -43,7 +43,7 @@ class Update(NamedTuple):
 class Accumulation(NamedTuple):
     """Handles of the sums behind an update from several batches."""
 
-    add: Any  # operation that adds the step's batch to the sums
+    add: Any  # operation that adds the step's batch to the sums if `finite`
     weight: Any  # float32 scalar to feed, the weight of the batch's corpus
     n_batches: Any  # int64 scalar, batches in the sums
     reset: Any  # operation that sets the sums to 0

@@ -30,7 +30,7 @@ FORM = '<start> <stop> <A or B>: <words>'
 NAME = r'(fe_03_\d+)'
 
 _LINE = re.compile(r'(\S+)\s+(\S+)\s+([AB])\s*:\s*(.*)')
-_MARKUP = re.compile(r'\[+[^][]*\]+|<[^<>]*>')
+_MARKUP = re.compile(r'\[{1,9}[^][]*\]{1,9}|<[^<>]*>')
 
 read_data_sets = importers.reader(__name__)
 

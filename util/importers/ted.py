@@ -18,8 +18,12 @@ ARCHIVES = [fetch.Archive('https://www.openslr.org/resources/19/TEDLIUM_release2
 FORM = '<talk> <channel> <speaker> <start> <stop> <label> <words>'
 NOT_SPOKEN = 'ignore_time_segment_in_scoring'
 
-# Talk and speaker may hold spaces; the label is dropped with the other markup.
-_LINE = re.compile(r'(\S.*?)\s+(?:\d+|[A-Z])\s+[^<]+?\s+(-?[\d.]+)\s+(-?[\d.]+)(?:\s+(.*))?')
+# Talk and speaker may hold spaces; the label is dropped with the other markup. All but the words is
+# of bounded length, since the time for a line of another form grows with a power of it.
+_LINE = re.compile(
+    r'(\S.{0,150}?)\s{1,9}(?:\d{1,9}|[A-Z])\s{1,9}[^<]{1,150}?'
+    r'\s{1,9}(-?[\d.]{1,20})\s{1,9}(-?[\d.]{1,20})(?:\s+(.*))?'
+)
 _MARKUP = re.compile(r'<[^<>]*>|\{[^{}]*\}|\[[^][]*\]|\([^()]*\)')
 _SPLIT = re.compile(r"(?<=\w)\s+(['\u2019](?:s|t|re|ve|ll|d|m))(?!\w)", re.IGNORECASE)
 _SPLIT_PLURAL = re.compile(r"(?<=s)\s+(['\u2019])(?!\S)", re.IGNORECASE)

@@ -13,8 +13,6 @@ from util import errors
 from util.graph import run_state
 from util.run import checkpoint_files, checkpoint_io
 
-run_of = checkpoint_files.run_of  # tells the checkpoints of runs apart
-
 
 def newest_of_run(directory: str, run: int, count: int | None = None) -> list[str]:
     """Returns the paths of the newest undamaged checkpoints of a run, newest first.
@@ -28,7 +26,7 @@ def newest_of_run(directory: str, run: int, count: int | None = None) -> list[st
     for path in checkpoint_files.candidates(directory):
         if len(found) == count:
             break
-        if checkpoint_files.damage(path) is None and run_of(path) == run:
+        if checkpoint_files.damage(path) is None and checkpoint_files.run_of(path) == run:
             found.append(path)
     return found
 
@@ -57,10 +55,10 @@ def best_in(path: str) -> Best:
 def is_best_of(path: str, best: Best) -> bool:
     """Tells whether a checkpoint of best weights is the one that a later state of the run means.
 
-    Their dev losses are the same, unless the best weights were measured again on another dev set.
+    Checkpoints of older versions do not tell runs apart; their dev losses do.
     """
     there = best_in(path)
-    if there.dev_set and best.dev_set and there.dev_set != best.dev_set:
+    if there.run and best.run:
         return (there.run, there.best_epoch) == (best.run, best.best_epoch)
     return there.best_dev_loss == best.best_dev_loss
 
@@ -83,7 +81,7 @@ def averaged_in(directory: str, setting: str = 'ds_restore_checkpoint') -> str |
 
 def _place(path):
     """Returns the run of a checkpoint, and the number of its last update."""
-    return run_of(path), checkpoint_files.number(path)
+    return checkpoint_files.run_of(path), checkpoint_files.number(path)
 
 
 def mean_weights(paths: Sequence[str], names: Sequence[str]) -> dict[str, np.ndarray]:

@@ -146,7 +146,7 @@ def damage(path: str) -> str | None:
         for name in reader.get_variable_to_shape_map():
             reader.get_tensor(name)
     except Exception as error:  # the reader raises another exception for each kind of damage
-        return (str(getattr(error, 'message', error)).splitlines() or [type(error).__name__])[0]
+        return errors.first_line(error)
     return None
 
 

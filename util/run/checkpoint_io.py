@@ -18,7 +18,7 @@ import shutil
 import stat
 import tempfile
 import weakref
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import numpy as np
@@ -227,35 +227,39 @@ class Folder:
 
     def take_over(self, paths: list[str]) -> None:
         """Counts existing checkpoints, newest first, among those of which the older ones are
-        removed; completes or removes what a killed run left unfinished."""
+        removed."""
         self._names = [os.path.basename(path) for path in reversed(paths)]
-        with contextlib.suppress(OSError):
-            _finish(self._directory)
-        _remove_tempstates(self._directory)
-        _remove_data_without_index(self._directory)
 
-    def save(self, session: tf.Session, number: int, passing: str | None = None) -> str:
+    def path(self, number: int) -> str:
+        """Returns the path of the checkpoint with this number in its name."""
+        return os.path.join(self._directory, '%s-%d' % (BASENAME, number))
+
+    def kept(self) -> set[str]:
+        """Returns the paths of the checkpoints that are kept at present."""
+        return {os.path.join(self._directory, name) for name in self._names}
+
+    def save(self, session: tf.Session, number: int, passing: Collection[str] = ()) -> str:
         """Saves a checkpoint, and removes the oldest if there are more than the saver keeps.
 
         Args:
           session: session of the graph of the saver.
           number: the number in its name.
-          passing: path of a checkpoint that is removed then, and does not count; None: none is.
+          passing: paths of checkpoints that are removed then, and do not count.
         Returns:
           Its path.
         Raises:
           OSError, tf.errors.OpError: it cannot be written; what is in the folder is left as it was.
         """
-        name = '%s-%d' % (BASENAME, number)
+        path = self.path(number)
+        name, passed = os.path.basename(path), {os.path.basename(each) for each in passing}
         _write(session, self._saver, self._directory, name)
-        passed = [os.path.basename(passing)] if passing else []
-        others = [each for each in self._names if each not in (name, *passed)]
+        others = [each for each in self._names if each not in {name, *passed}]
         first = max(0, len(others) + 1 - self._saver.saver_def.max_to_keep)
         self._names = [*others[first:], name]
         write_state(self._directory, self._names)
         for old in {*others[:first], *passed} - {name}:
             remove(os.path.join(self._directory, old))
-        return os.path.join(self._directory, name)
+        return path
 
 
 def _write(session, saver, directory, name):
@@ -300,6 +304,14 @@ def _remove_data_without_index(directory):
             match = re.fullmatch('(%s-[0-9]+)[.]data-[0-9]+-of-[0-9]+' % re.escape(BASENAME), name)
             if match and match[1] + '.index' not in names:
                 files.remove(os.path.join(directory, name))
+
+
+def clean_up(directory: str) -> None:
+    """Completes, or removes, what a killed run left unfinished in a folder of checkpoints."""
+    with contextlib.suppress(OSError):
+        _finish(directory)
+    _remove_tempstates(directory)
+    _remove_data_without_index(directory)
 
 
 def _remove_tempstates(directory):

@@ -14,6 +14,8 @@ from util.tf1 import tf
 
 log = logging.getLogger('DeepSpeech')
 
+KEPT = 5  # number of newest checkpoints that are kept, unless more are to be averaged
+
 
 class RuinedCheckpoint(errors.TrainingError):
     """No loss was finite since a checkpoint, `path`, was restored: an earlier one is needed."""
@@ -21,9 +23,6 @@ class RuinedCheckpoint(errors.TrainingError):
     def __init__(self, path, message):
         super().__init__(message)
         self.path = path
-
-
-KEPT = 5  # number of newest checkpoints that are kept, unless more are to be averaged
 
 
 class Checkpoints:
@@ -35,15 +34,16 @@ class Checkpoints:
       model: handles.Model.
       data_sets: data_sets.DataSets.
       hook: as in DeepSpeech.main; called with 'saved'.
+      stop: signals.StopRequest, which is told what there is to go on from.
       ruined: RuinedCheckpoint, before which the run is to go on; None: there is none.
     """
 
-    def __init__(self, config, session, model, data_sets, hook, ruined=None):
+    def __init__(self, config, session, model, data_sets, hook, stop, ruined=None):
         self._config, self._session, self._model = config, session, model
-        self._data_sets, self._hook, self._ruined = data_sets, hook, ruined
+        self._data_sets, self._hook, self._stop, self._ruined = data_sets, hook, stop, ruined
         self._doubted = None  # the restored checkpoint, until its weights have given a finite loss
         self._last = None  # path of the checkpoint that was restored or saved last
-        self._timed = None  # path of a checkpoint that is removed once there is a newer one
+        self._passing: set[str] = set()  # paths that are removed once there is a newer checkpoint
         self._saved_at = time.monotonic()
         self._best_dir = checkpoint_files.best_dir(config.checkpoint_dir)
         self._averaged_dir = checkpoint_files.averaged_dir(config.checkpoint_dir)
@@ -53,12 +53,13 @@ class Checkpoints:
 
     # Saving
 
-    def save(self, state: schedule.State, timed: bool = False) -> str:
+    def save(self, state: schedule.State, passing: bool = False) -> str:
         """Saves weights, optimizer and state.
 
         Args:
-          timed: whether the checkpoint is only made as `due_by_time` says; it is removed once
-            there is a newer one, so that time does not decide which are kept and averaged.
+          passing: whether no setting asks for a checkpoint at this step; it is removed once there
+            is a newer one, so that neither the clock nor an interruption decides which are kept and
+            averaged.
         Returns:
           Path of the checkpoint.
         Raises:
@@ -67,59 +68,23 @@ class Checkpoints:
         """
         if not self._session.run(self._model.finite_weights):
             raise self.failure('the weights are not finite %s' % reports.place(state))
-        state = state._replace(timed=int(timed))
-        self._last = self._save(self._newest, self._config.checkpoint_dir, state, self._timed)
-        self._timed = self._last if timed else None
+        number = int(self._session.run(self._model.global_step))
+        passing = passing and self._newest.path(number) not in self._newest.kept() - self._passing
+        state, earlier = state._replace(passing=int(passing)), self._passing
+        self._last = self._save(self._newest, self._config.checkpoint_dir, state, earlier)
+        self._passing = {self._last} if passing else set()
         self._saved_at = time.monotonic()
+        self._say_what_there_is()
         return self._last
+
+    def _say_what_there_is(self):
+        """Tells the StopRequest what a run that ends at once can go on from."""
+        self._stop.outcome = 'ds_restore_checkpoint=1 goes on from %s' % self._last
 
     def due_by_time(self) -> bool:
         """Tells whether the last checkpoint was saved `ds_checkpoint_secs` ago."""
         limit = self._config.checkpoint_secs
         return 0 < limit <= time.monotonic() - self._saved_at
-
-    # Numbers that are not finite
-
-    def trust(self) -> None:
-        """Notes that the weights have given a finite loss."""
-        self._doubted = None
-
-    def failure(self, message: str) -> errors.TrainingError:
-        """Returns the error that ends a run whose numbers are not finite.
-
-        It is a RuinedCheckpoint if no loss was finite since a checkpoint was restored.
-
-        Args:
-          message: what is not finite, and where.
-        """
-        if self._doubted:
-            return RuinedCheckpoint(self._doubted, message)
-        return errors.TrainingError(
-            '%s. A smaller ds_learning_rate than %g may help%s'
-            % (
-                message,
-                self._config.learning_rate,
-                '; ds_restore_checkpoint=1 goes on from %s' % self._last if self._last else '',
-            )
-        )
-
-    def _before(self, ruined):
-        """Returns the path of the newest checkpoint of a run before the one that is ruined.
-
-        Raises:
-          TrainingError: there is none.
-        """
-        directory = self._config.checkpoint_dir
-        paths = averaging.newest_of_run(directory, averaging.run_of(ruined.path))
-        earlier = paths[paths.index(ruined.path) + 1 :]
-        if not earlier:
-            raise errors.TrainingError(
-                '%s: %s is ruined, and %s has no checkpoint before it; train afresh with a smaller '
-                'ds_learning_rate than %g'
-                % (ruined, ruined.path, directory, self._config.learning_rate)
-            )
-        log.warning('%s: %s is ruined, going back to %s', ruined, ruined.path, earlier[0])
-        return earlier[0]
 
     def save_best(self, state: schedule.State) -> None:
         """Saves a checkpoint twice: as the newest one and as the best one.
@@ -137,7 +102,7 @@ class Checkpoints:
           TrainingError: as `save`.
         """
         steps = ' and %d steps' % state.epoch_step if state.epoch_step else ''
-        path = self.save(state)
+        path = self.save(state, passing=True)
         return errors.Interrupted(
             'saved %s: %d epochs%s; ds_restore_checkpoint=1 goes on from there'
             % (path, state.epoch, steps)
@@ -153,7 +118,8 @@ class Checkpoints:
         try:
             yield
         except errors.LogError as error:
-            raise errors.LogError('%s; saved %s' % (error, self.save(state))) from None
+            path = self.save(state, passing=True)
+            raise errors.LogError('%s; saved %s' % (error, path)) from None
 
     @contextlib.contextmanager
     def saved_on_shortage(self, current: Callable[[], schedule.State]):
@@ -172,9 +138,10 @@ class Checkpoints:
         except errors.StopWanted:
             raise self.interruption(current()) from None
         except (errors.MemoryShortage, errors.FeedingError) as error:
-            raise type(error)('%s; saved %s' % (error, self.save(current()))) from error
+            path = self.save(current(), passing=True)
+            raise type(error)('%s; saved %s' % (error, path)) from error
 
-    def _save(self, folder, directory, state, passing=None):
+    def _save(self, folder, directory, state, passing=()):
         """Saves a checkpoint into a folder and returns its path; `passing` is as in
         checkpoint_io.Folder.save."""
         model = self._model
@@ -207,6 +174,7 @@ class Checkpoints:
             path = None
             if self._ruined:
                 path = self._before(self._ruined)
+                self._passing = {self._ruined.path}
             elif config.restore_checkpoint:
                 path = checkpoint_files.newest_whole(config.checkpoint_dir)
             if config.training_iters:
@@ -225,7 +193,9 @@ class Checkpoints:
             if model.state.variables.epoch in missing:
                 state = self._state_of_the_notebook(path)
         self._doubted = self._last = path
-        self._timed = path if state.timed else None
+        self._say_what_there_is()
+        self._passing.update([path] if state.passing else [])
+        state = state._replace(passing=0)
         if config.training_iters and not session.run(model.finite_weights):
             raise self.failure('the weights are not finite %s' % reports.place(state))
         return self._go_on(state, path)
@@ -351,6 +321,49 @@ class Checkpoints:
         is_best = 0 < state.best_epoch == state.epoch and not state.epoch_step
         if is_best and not self._find_best(state):
             self._save(self._best, self._best_dir, state)
+
+    # Numbers that are not finite
+
+    def trust(self) -> None:
+        """Notes that the weights have given a finite loss."""
+        self._doubted = None
+
+    def failure(self, message: str) -> errors.TrainingError:
+        """Returns the error that ends a run whose numbers are not finite.
+
+        It is a RuinedCheckpoint if no loss was finite since a checkpoint was restored.
+
+        Args:
+          message: what is not finite, and where.
+        """
+        if self._doubted:
+            return RuinedCheckpoint(self._doubted, message)
+        return errors.TrainingError(
+            '%s. A smaller ds_learning_rate than %g may help%s'
+            % (
+                message,
+                self._config.learning_rate,
+                '; ds_restore_checkpoint=1 goes on from %s' % self._last if self._last else '',
+            )
+        )
+
+    def _before(self, ruined):
+        """Returns the path of the newest checkpoint of a run before the one that is ruined.
+
+        Raises:
+          TrainingError: there is none.
+        """
+        directory = self._config.checkpoint_dir
+        paths = averaging.newest_of_run(directory, checkpoint_files.run_of(ruined.path))
+        earlier = paths[paths.index(ruined.path) + 1 :]
+        if not earlier:
+            raise errors.TrainingError(
+                '%s: %s is ruined, and %s has no checkpoint before it; train afresh with a smaller '
+                'ds_learning_rate than %g'
+                % (ruined, ruined.path, directory, self._config.learning_rate)
+            )
+        log.warning('%s: %s is ruined, going back to %s', ruined, ruined.path, earlier[0])
+        return earlier[0]
 
     # The best weights
 

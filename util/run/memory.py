@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from util import config as settings, errors, gpu, records
-from util.run import decoding
+from util.run import decoding, signals
 from util.tf1 import tf
 
 log = logging.getLogger('DeepSpeech')
@@ -25,6 +25,7 @@ log = logging.getLogger('DeepSpeech')
 TRIED_SHARE = 0.25  # of the available memory: a batch that is estimated to need less isn't tried
 SAFE_SHARE = 0.8  # of the available memory, for the batch size that an error message suggests
 START_LIMIT_S = 120.0  # s, after which a trial that has not begun is given up
+STEP_LIMIT_S = 900.0  # s, after which the step of a trial is given up
 POLL_S = 0.1  # s, interval at which the waiting process looks for a request to stop
 # Values of 4 bytes in a time step for each of the inputs, of the units of layers 1, 2, 3 and 5, of
 # the units of layer 4 in a direction, and of the classes; fitted to measured peaks
@@ -96,8 +97,11 @@ def check(config, alphabet, data_sets, build, stop) -> None:
         'trying the largest %s batch: %s; it needs about %.1f GB, of %.1f GB available',
         *(batch.set_name, batch, needed / 1e9, available / 1e9),
     )
-    trial = _try_here if on_gpus else _try_in_a_process
-    if not trial(config, alphabet, batch, build, stop):
+    if on_gpus:
+        fits = _try_here(config, alphabet, batch, build)
+    else:
+        fits = _try_in_a_process(config, alphabet, batch, build, stop)
+    if not fits:
         raise errors.TrainingError(_message(config, batch, needed, available))
 
 
@@ -179,10 +183,17 @@ def _try_in_a_process(config, alphabet, batch, build, stop):
     child = context.Process(
         target=_trial_process, args=(config, alphabet, batch, build, started), daemon=True
     )
-    child.start()
-    deadline = time.monotonic() + START_LIMIT_S
+    # A signal in the child before it ignores them would count as one of the parent's.
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals.SIGNALS)
     try:
-        while child.exitcode is None and (started.is_set() or time.monotonic() < deadline):
+        child.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, signals.SIGNALS)
+    begun = time.monotonic()
+    try:
+        while child.exitcode is None and time.monotonic() - begun < (
+            STEP_LIMIT_S if started.is_set() else START_LIMIT_S
+        ):
             child.join(POLL_S)
             stop.check()
         status = child.exitcode
@@ -190,7 +201,7 @@ def _try_in_a_process(config, alphabet, batch, build, stop):
         child.kill()
         child.join()
     if status in (None, 1):
-        log.warning('the trial failed for another reason than memory; going on')
+        log.warning('the trial failed for another reason than memory, or took too long; going on')
     return status in (None, 0, 1)
 
 
@@ -198,8 +209,8 @@ def _trial_process(config, alphabet, batch, build, started):
     """Tries a step, and ends the process with OUT_OF_MEMORY if memory runs out; this is all that
     the child process does."""
     signal.set_wakeup_fd(-1)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # the parent process ends it
+    signals.ignore()  # the parent process ends it
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, signals.SIGNALS)
     with contextlib.suppress(OSError), open('/proc/self/oom_score_adj', 'w') as file:
         file.write('1000')  # if the kernel ends a process for want of memory, then this one
     for limit, _ in LIMITS:  # the threads that read utterances will need memory, too
@@ -211,9 +222,8 @@ def _trial_process(config, alphabet, batch, build, started):
         os._exit(0 if fits else OUT_OF_MEMORY)
 
 
-def _try_here(config, alphabet, batch, build, stop=None, started=None):
+def _try_here(config, alphabet, batch, build, started=None):
     """Tries a step in a session of its own; returns whether its memory suffices."""
-    del stop
     try:
         model = build()
         with tf.Session(config=decoding.session_config(config), graph=model.graph) as session:

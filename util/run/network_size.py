@@ -1,8 +1,7 @@
 """The size of the network, before it is built."""
 
-import os
-
 from util import errors
+from util.run import memory
 
 COPIES = 4  # the weights, their gradients, and two slots of Adam
 WEIGHT_BYTES = 4  # float32
@@ -25,24 +24,24 @@ def n_weights(config, n_character: int) -> int:
 
 
 def check(config, n_character: int) -> None:
-    """Checks that the weights of a network that is trained fit into the memory of this machine.
+    """Checks that the weights of a network that is trained fit into the memory that is available.
 
     Raises:
       ConfigError: they do not.
     """
     needed = COPIES * WEIGHT_BYTES * n_weights(config, n_character)
-    memory = os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES')
-    if needed > memory:
+    available = memory.available_bytes()
+    if needed > available:
         raise errors.ConfigError(
             'ds_n_hidden_1=%d, ds_n_hidden_2=%d, ds_n_cell_dim=%d and ds_n_hidden_5=%d must make a '
-            'network that fits into the %.3g GB of memory of this machine, got %.3g GB for its '
+            'network that fits into the %.3g GB of memory that are available, got %.3g GB for its '
             "weights, gradients and Adam's slots"
             % (
                 config.n_hidden_1,
                 config.n_hidden_2,
                 config.n_cell_dim,
                 config.n_hidden_5,
-                memory / 1e9,
+                available / 1e9,
                 needed / 1e9,
             )
         )

@@ -28,11 +28,12 @@ def check(config, data_sets) -> None:
             'CTCLossV2 operation runs on GPUs only'
         )
     if config.training_iters:
-        files.make_dir(config.checkpoint_dir, 'ds_checkpoint_dir')
-        files.make_dir(checkpoint_files.best_dir(config.checkpoint_dir), 'ds_checkpoint_dir')
+        folders = [config.checkpoint_dir, checkpoint_files.best_dir(config.checkpoint_dir)]
         if config.average_checkpoints:
-            averaged = checkpoint_files.averaged_dir(config.checkpoint_dir)
-            files.make_dir(averaged, 'ds_checkpoint_dir')
+            folders.append(checkpoint_files.averaged_dir(config.checkpoint_dir))
+        for folder in folders:
+            files.make_dir(folder, 'ds_checkpoint_dir')
+            checkpoint_io.clean_up(folder)  # before a checkpoint is looked for
     if config.export_dir:
         files.make_dir(config.export_dir, 'ds_export_dir')
     if config.training_iters and not len(data_sets.train):

@@ -33,7 +33,7 @@ class State(NamedTuple):
     left_out: int  # batches that were left out of the training, as they were not finite
     left_out_in_row: int  # the last ones of these, without another batch between
     dev_set: int  # `dev_checksum` of the dev set of `best_dev_loss`; 0: unknown
-    timed: int  # 1 in a checkpoint that is removed once there is a newer one, else 0
+    passing: int  # 1 in a checkpoint that is removed once there is a newer one, else 0
 
 
 INITIAL_STATE = State(0, 0, 0, 0.0, 0, 0, math.inf, 0, 0, 1.0, 0, 0, 0, 0.0, 0, 0, 0, 0, 0)
@@ -218,7 +218,7 @@ def dev_checksum(config, examples) -> int:
     Args:
       examples: the set's list of records.Example.
     """
-    utterances = [(each.utterance.name, each.transcript, each.n_steps) for each in examples]
+    utterances = [(each.transcript, each.n_steps) for each in examples]  # wherever the files lie
     by_loss = config.best_by == 'loss'
     of_settings = (config.relu_clip, None if by_loss else config.beam_width)
     return zlib.crc32(repr((utterances, of_settings)).encode()) or 1

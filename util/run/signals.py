@@ -8,6 +8,7 @@ import select
 import signal
 import sys
 import threading
+import time
 
 from util import errors
 
@@ -17,6 +18,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 STATUS = 130  # exit status after one of them
 REPEAT_S = 2.0  # s after which a signal that had no effect is repeated
 END_S = 5.0  # s from the second signal to a hard end
+TOGETHER_S = 1.0  # s in which several are one request: a shell and the kernel both send SIGHUP
 _REPEATED = signal.SIGALRM  # stands for a signal that the watching thread repeats
 
 
@@ -39,6 +41,7 @@ class StopRequest:
         self.wanted = False
         self.outcome = 'nothing was saved'
         self._deferred = self._noted = self._finished = False
+        self._first = 0.0  # time of the first signal
 
     @contextlib.contextmanager
     def installed(self):
@@ -91,8 +94,11 @@ class StopRequest:
     def _receive(self, number, frame):
         """Handles a signal. Nothing is printed here, where the output may be in use already."""
         del number, frame
-        again, self.wanted = self.wanted, True
-        self._noted = self._deferred
+        again, now = self.wanted, time.monotonic()
+        if again and now - self._first <= TOGETHER_S:
+            return
+        if not again:
+            self.wanted, self._first, self._noted = True, now, self._deferred
         if not self._finished and (again or not self._deferred):
             raise errors.Interrupted(self.outcome)
 
@@ -104,7 +110,7 @@ class StopRequest:
 
     def _watch(self, pipe):
         """Watches the numbers of the signals that arrive, in a thread."""
-        received = 0
+        received, first = 0, 0.0
         while True:
             patience = (None, REPEAT_S, END_S)[min(received, 2)]
             if select.select([pipe], [], [], patience)[0]:
@@ -118,11 +124,19 @@ class StopRequest:
                         '%s: stopping after this step; a second signal stops at once',
                         signal.Signals(asked[0]).name,
                     )
-                received += len(asked)
+                if asked and (not received or time.monotonic() - first > TOGETHER_S):
+                    received += 1
+                    first = first or time.monotonic()
             elif received > 1:
                 end_process(self.outcome)
             elif not (self._deferred or self._finished):
                 signal.pthread_kill(threading.main_thread().ident, _REPEATED)
+
+
+def ignore() -> None:
+    """Ignores the signals in a child process, which its parent ends."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _not_ignored():
