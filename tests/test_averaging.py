@@ -82,9 +82,9 @@ BEST = averaging.Best(best_dev_loss=2.5, dev_set=7, run=3, best_epoch=4)
     'there, same',
     [
         (BEST, True),
-        (BEST._replace(run=4), True),  # the loss is enough on the same dev set
-        (BEST._replace(best_dev_loss=2.6), False),
-        (BEST._replace(best_dev_loss=0.1, dev_set=6), True),  # measured anew on another one
+        (BEST._replace(run=4), False),
+        (BEST._replace(best_dev_loss=2.6), True),  # measured anew, and differs in its last digit
+        (BEST._replace(best_dev_loss=0.1, dev_set=6), True),  # on another dev set
         (BEST._replace(best_dev_loss=0.1, dev_set=6, best_epoch=2), False),
         (BEST._replace(dev_set=6, run=2), False),
         (averaging.Best(2.5, None, None, None), True),  # of an older version
