@@ -2,10 +2,11 @@
 never killed?
 
     python tests/faults/kills.py --kills 200 --seed 1 [--workers 2] [--designs plain,linked]
+                                 [--signal SIGTERM]
 
-Each case is a design of a run (`DESIGNS`), which is killed by SIGKILL one to three times in a row,
-in a part of the run (while a checkpoint is written, in the export, ...), just before a change of
-its files, or at any time at all. The same command then goes on until the run ends. It fails if a
+Each case is a design of a run (`DESIGNS`), which is killed by SIGKILL (or gets another signal) one
+to three times in a row, in a part of the run (while a checkpoint is written, in the export, ...),
+just before a change of its files, or at any time at all. The same command then goes on until the run ends. It fails if a
 tensor of any checkpoint or of the export, a loss of an epoch or the line of the test differs from
 those of a run that was not killed, if other checkpoints are kept, or if temporary files are left.
 """
@@ -37,6 +38,7 @@ import numpy as np
 
 import helpers
 import runs
+from util.run import signals
 
 COMMON: dict[str, Any] = {
     'restore_checkpoint': 1,
@@ -94,6 +96,7 @@ class Moment(NamedTuple):
     part: str  # a key of `parts`, or FILES
     index: int  # which of its calls or changes, from 0
     share: float  # of the time that the call takes
+    signal: int = signal.SIGKILL
 
     def __str__(self):
         if self.part == FILES:
@@ -170,12 +173,13 @@ class Watch:
         """Starts the clock of the kill if it is due in this call of a part."""
         if self._moment and self._moment[:2] == (part, index):
             delay = self._measured[part][index] * self._moment.share
-            threading.Thread(target=self._kill_after, args=(delay,), daemon=True).start()
+            arguments = (delay, self._moment.signal)
+            threading.Thread(target=self._kill_after, args=arguments, daemon=True).start()
 
     @staticmethod
-    def _kill_after(seconds):
+    def _kill_after(seconds, number):
         time.sleep(seconds)
-        os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(os.getpid(), number)
 
     def _audit(self, event, arguments):
         """Kills the run before a change of its files, if it is the one."""
@@ -191,7 +195,7 @@ class Watch:
             return
         index = next(self._changes)
         if self._moment and self._moment[:2] == (FILES, index):
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), self._moment.signal)
 
     def _is_own(self, path):
         """Tells whether a path lies in the folder of the run."""
@@ -333,22 +337,25 @@ def make_corpus(folder: pathlib.Path) -> None:
         (folder / 'second' / name).write_text(words[0] + '\n')
 
 
-def draw_moment(rng: random.Random, figures: dict) -> Moment:
+def draw_moment(rng: random.Random, figures: dict, number: int = signal.SIGKILL) -> Moment:
     """Draws when to kill a run: at any time, before a change of files, or in one of its parts."""
     usual = [part for part in figures if figures[part]]
     part = rng.choice([*usual, *[WHOLE, FILES] * 3])
-    return Moment(part, rng.randrange(len(figures[part])), rng.random())
+    return Moment(part, rng.randrange(len(figures[part])), rng.random(), number)
 
 
-def run_case(folder: pathlib.Path, design: str, seed: str, reference: Reference) -> Outcome:
+def run_case(
+    folder: pathlib.Path, design: str, seed: str, reference: Reference, number: int
+) -> Outcome:
     """Kills a run, goes on with it, and compares what it leaves with the reference."""
     rng = random.Random(seed)
     make_corpus(folder)
     kills, missed, output = [], 0, ''
-    for moment in [draw_moment(rng, reference.figures) for _ in range(rng.randint(1, MOST_KILLS))]:
+    for _ in range(rng.randint(1, MOST_KILLS)):
+        moment = draw_moment(rng, reference.figures, number)
         done = start(folder, design, moment, reference.figures)
         output += done.stdout
-        if done.returncode != -signal.SIGKILL:
+        if done.returncode not in (-number, signals.STATUS):
             missed += 1
             break
         kills.append(moment)
@@ -370,6 +377,7 @@ def campaign(
     n_workers: int = 2,
     designs: tuple[str, ...] = tuple(DESIGNS),
     say=print,
+    signal_number: int = signal.SIGKILL,
 ) -> list[Outcome]:
     """Runs cases until so many runs have been killed.
 
@@ -379,6 +387,7 @@ def campaign(
       n_workers: runs at a time.
       designs: keys of DESIGNS, which take turns.
       say: function that is called with a line on each case.
+      signal_number: the signal that is sent.
     """
     multiprocessing.forkserver.ensure_running()
     outcomes: list[Outcome] = []
@@ -396,7 +405,8 @@ def campaign(
                     number = next(numbers)
                 design = designs[number % len(designs)]
                 place, drawn_from = folder / ('case%d' % number), '%d-%d' % (seed, number)
-                outcome = run_case(place, design, drawn_from, references[design])
+                reference = references[design]
+                outcome = run_case(place, design, drawn_from, reference, signal_number)
                 with lock:
                     outcomes.append(outcome)
                     say(_line(number, outcome))
@@ -422,6 +432,7 @@ def main() -> int:
     parser.add_argument('--seed', type=int, default=1)
     parser.add_argument('--workers', type=int, default=2)
     parser.add_argument('--designs', default=','.join(DESIGNS))
+    parser.add_argument('--signal', default='SIGKILL', help='such as SIGTERM')
     options = parser.parse_args()
     folder = pathlib.Path(tempfile.mkdtemp(prefix='kills-'))
     print('seed %d, folder %s' % (options.seed, folder), flush=True)
@@ -433,6 +444,7 @@ def main() -> int:
         options.workers,
         tuple(options.designs.split(',')),
         functools.partial(print, flush=True),
+        signal.Signals[options.signal],
     )
     killed = collections.Counter(kill.part for outcome in outcomes for kill in outcome.kills)
     for part, count in killed.most_common():
