@@ -220,7 +220,8 @@ def test_what_was_left_when_a_run_was_killed_is_removed(trainer):
     trainer.save(1)
     before = set(os.listdir(trainer.directory))
     remains = ('.index.tempstate123', DATA + '.tempstate9', DATA)  # the last without its index
-    for name in ['model.ckpt-2' + each for each in remains]:
+    left = ['model.ckpt-2' + each for each in remains]
+    for name in [*left, 'checkpoint.%d.tmp' % (2**22 + 1)]:
         with open(os.path.join(trainer.directory, name), 'w') as file:
             file.write('half')
     checkpoint_io.clean_up(trainer.directory)

@@ -233,6 +233,13 @@ def test_merge_logs_collects_runs_in_order(tmp_path):
     assert not list(tmp_path.glob('**/*.tmp'))
 
 
+def test_merge_logs_removes_what_killed_runs_left(tmp_path):
+    (tmp_path / '20260101-120000').mkdir()
+    (tmp_path / '20260101-120000' / ('hyper.json.%d.tmp' % (2**22 + 1))).write_text('{')
+    run_log.merge_logs(str(tmp_path))
+    assert os.listdir(tmp_path / '20260101-120000') == []
+
+
 def test_merge_logs_leaves_out_and_names_broken_runs(tmp_path, caplog):
     write_run(tmp_path, 'a', '{"n": 1}')
     write_run(tmp_path, 'b', '{"n": 2')

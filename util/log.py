@@ -136,6 +136,8 @@ def merge_logs(logs_dir: str) -> None:
       OSError: hyper.js cannot be written.
     Source: the notebook's util.log.merge_logs.
     """
+    for folder in glob.glob(os.path.join(glob.escape(logs_dir), '*', '')):
+        files.remove_abandoned(os.path.join(folder, 'hyper.json.'), '.tmp')
     paths = _run_logs(logs_dir)
     for _ in range(MERGES):
         runs = [run for path in paths if (run := _read_run(path)) is not None]

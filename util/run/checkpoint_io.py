@@ -310,6 +310,7 @@ def clean_up(directory: str) -> None:
     """Completes, or removes, what a killed run left unfinished in a folder of checkpoints."""
     with contextlib.suppress(OSError):
         _finish(directory)
+    files.remove_abandoned(os.path.join(directory, STATE + '.'), '.tmp')
     _remove_tempstates(directory)
     _remove_data_without_index(directory)
 
