@@ -705,28 +705,33 @@ def train(run: Run, state: schedule.State) -> schedule.State:
     with _feed_dev(run) as dev_feed:
         state = _on_dev_set(run, state, dev_feed)
         if state.validated < state.epoch:  # the earlier run was interrupted during validation
-            train_outcome = reports.earlier_outcome(state)
-            learning_rate = run.learning_rate(state, run.global_step() + 1)
-            state, dev_outcome = validate(run, state, dev_feed)
-            if not schedule.is_best(state):
-                run.checkpoints.save(state, passing=not schedule.checkpoint_due(config, state))
-            if state.epoch_done:  # 0 in the checkpoints of older versions
-                _log_epoch(run, state, train_outcome, dev_outcome, learning_rate)
+            state = _end_epoch(run, state, reports.earlier_outcome(state), dev_feed)
         for stage in range(state.stage, len(config.stages)):
             if stage > state.stage:
                 state = _begin_stage(run, state)
             with _feed_stage(run, state) as feed:
                 while not schedule.stage_done(config, state):
                     state, train_outcome = train_epoch(run, state, feed)
-                    run.record.add('last_train', train_outcome, state.epoch)
-                    learning_rate = run.learning_rate(state, run.global_step() + 1)
-                    state, dev_outcome = validate(run, state, dev_feed)
-                    if schedule.checkpoint_due(config, state) and not schedule.is_best(state):
-                        run.checkpoints.save(state)  # the best was saved by the validation
-                    _log_epoch(run, state, train_outcome, dev_outcome, learning_rate)
+                    state = _end_epoch(run, state, train_outcome, dev_feed)
             reports.log_stopped(config, state)
         if config.average_checkpoints:
             average(run, state, dev_feed)
+    return state
+
+
+def _end_epoch(run, state, train_outcome, dev_feed):
+    """Does what is due after the steps of an epoch, and logs its line; returns the State.
+
+    Args:
+      train_outcome: reports.Outcome of the steps; None if it is unknown.
+    """
+    run.record.add('last_train', train_outcome, state.epoch)
+    learning_rate = run.learning_rate(state, run.global_step() + 1)
+    state, dev_outcome = validate(run, state, dev_feed)
+    if schedule.checkpoint_due(run.config, state) and not schedule.is_best(state):
+        run.checkpoints.save(state)  # the best was saved by the validation
+    if train_outcome:
+        _log_epoch(run, state, train_outcome, dev_outcome, learning_rate)
     return state
 
 
@@ -870,14 +875,7 @@ def train_step(run, state, step, number, query_report):
     if config.do_fulltrace and step.examples and step.ends_update:
         options, trace = tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE), tf.RunMetadata()
     if step.examples:
-        batch_fetches = _batch_fetches(run, query_report)
-        values = _batch_feed(model, step)
-        plain = None
-        if query_report and not config.report_dropout:
-            plain, same = run.session.run((batch_fetches.towers, model.batch), values)
-            values.update(zip(model.batch, same))
-            batch_fetches = batch_fetches._replace(towers=())
-        values[model.is_training] = True
+        values, batch_fetches, plain = _batch_to_train(run, step, query_report)
         if sums:
             values[sums.weight] = step.weight
             fetches = (batch_fetches, sums.finite, sums.add)
@@ -894,6 +892,18 @@ def train_step(run, state, step, number, query_report):
     if update and not update.finite:
         fault, update = fault or reports.fault(update.finite, update.loss), None
     return handles.StepResult(batch, update, trace, fault)
+
+
+def _batch_to_train(run, step, query_report):
+    """Returns the values to feed for a batch and the tensors to fetch; and, if a report without
+    dropout is due, what the towers make of the batch before the step, else None."""
+    model = run.model
+    fetches, values, plain = _batch_fetches(run, query_report), _batch_feed(model, step), None
+    if query_report and not run.config.report_dropout:
+        plain, same = run.session.run((fetches.towers, model.batch), values)
+        values.update(zip(model.batch, same))
+        fetches = fetches._replace(towers=())
+    return {**values, model.is_training: True}, fetches, plain
 
 
 def _batch_feed(model, step):
@@ -1237,7 +1247,6 @@ def _log_epoch(run, state, train_outcome, dev_outcome, learning_rate):
             learning_rate if changes else None,
         ),
     )
-    run.record.add('last_train', train_outcome, state.epoch)
     run.record.add('last_validation', dev_outcome)
     with run.checkpoints.saved_on_failure(state):
         run.events.write_outcome(

@@ -191,6 +191,7 @@ def test_the_checksum_of_a_dev_set_changes_with_what_its_figures_depend_on():
         checksum(example(), example('B'), best_by='cer', beam_width=2),
     ]
     assert len({0, usual, *others}) == 9
+    assert checksum(example('moved/A'), example('/else/B')) == usual
     assert checksum(example(), example('B'), beam_width=2, epochs=99) == usual
 
 

@@ -6,9 +6,10 @@ never killed?
 
 Each case is a design of a run (`DESIGNS`), which is killed by SIGKILL (or gets another signal) one
 to three times in a row, in a part of the run (while a checkpoint is written, in the export, ...),
-just before a change of its files, or at any time at all. The same command then goes on until the run ends. It fails if a
-tensor of any checkpoint or of the export, a loss of an epoch or the line of the test differs from
-those of a run that was not killed, if other checkpoints are kept, or if temporary files are left.
+just before a change of its files, or at any time at all. The same command then goes on until the
+run ends. It fails if a tensor of any checkpoint or of the export, a loss of an epoch or the line of
+the test differs from those of a run that was not killed, if other checkpoints are kept, or if
+temporary files are left.
 """
 
 import argparse

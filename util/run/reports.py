@@ -115,9 +115,11 @@ def join_results(parts: list[Results]) -> Results:
 # Figures of a pass
 
 
-def earlier_outcome(state: schedule.State) -> Outcome:
+def earlier_outcome(state: schedule.State) -> Outcome | None:
     """Returns the Outcome of a training epoch that an earlier process has done, of which only the
-    loss is known; the seconds are 0."""
+    loss is known; the seconds are 0. None if that was a version which did not keep the loss."""
+    if not state.epoch_done:
+        return None
     nothing = Results([], [], [], [])
     return Outcome(schedule.epoch_mean(state), None, None, nothing, 0.0, 0.0, 0.0, [])
 

@@ -5,6 +5,7 @@ a resumed run does the same as an uninterrupted one.
 """
 
 import math
+import os
 import zlib
 from typing import NamedTuple
 
@@ -218,7 +219,9 @@ def dev_checksum(config, examples) -> int:
     Args:
       examples: the set's list of records.Example.
     """
-    utterances = [(each.transcript, each.n_steps) for each in examples]  # wherever the files lie
+    utterances = [  # without folders, as the corpus may have been moved
+        (os.path.basename(each.utterance.name), each.transcript, each.n_steps) for each in examples
+    ]
     by_loss = config.best_by == 'loss'
     of_settings = (config.relu_clip, None if by_loss else config.beam_width)
     return zlib.crc32(repr((utterances, of_settings)).encode()) or 1
