@@ -1,5 +1,6 @@
 """util.run.folder_lock: who gets the lock of a checkpoint folder."""
 
+import fcntl
 import json
 import logging
 import multiprocessing
@@ -94,6 +95,20 @@ def test_the_lock_of_a_process_that_has_ended_is_taken_over(tmp_path, caplog):
 def test_the_lock_of_another_machine_is_respected(tmp_path):
     lock_of(tmp_path, ENDED._replace(host='elsewhere', pid=7))
     assert '(process 7 on elsewhere, running since 2026-12-01' in refusal(tmp_path)
+
+
+def test_the_lock_of_another_container_is_free_when_the_kernel_says_so(tmp_path):
+    elsewhere = ENDED._replace(namespace='12345', host='pod-1', pid=7)
+    path = lock_of(tmp_path, elsewhere)
+    assert 'process 7 on pod-1' in refusal(tmp_path)  # it may have been made just now
+    os.utime(path, (0, 0))
+    with open(path) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # as the other run does
+        assert 'process 7 on pod-1' in refusal(tmp_path)
+    with folder_lock.held(settings_of(tmp_path)):
+        assert json.loads(path.read_text())['pid'] == os.getpid()
+        with open(path) as file, pytest.raises(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,13 @@ def has_ended(process: Process) -> bool:
     return state in ENDED or bool(start) and start != process.start
 
 
+def is_in_another_container(process: Process) -> bool:
+    """Tells whether a process runs, or ran, under the kernel of this one, but in another container,
+    so that its number says nothing here."""
+    here = this()
+    return bool(here.boot) and process.boot == here.boot and process.namespace != here.namespace
+
+
 def _line(path):
     """Returns the content of a file of one line; '' if it cannot be read."""
     try:

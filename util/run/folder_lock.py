@@ -2,14 +2,18 @@
 
 The lock is a file that says which process has the folder. It works wherever a file can be created
 exclusively, also on network folders without locks. A killed run leaves its lock behind; the next
-one on the same machine sees that the process has ended, and takes the lock over.
+one on the same machine sees that the process has ended, and takes the lock over. A process in
+another container cannot be seen; but both have the same kernel, which drops the lock that a process
+has on its open file when it ends.
 """
 
 import contextlib
 import datetime
+import fcntl
 import json
 import logging
 import os
+import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -19,6 +23,7 @@ log = logging.getLogger(__name__)
 
 NAME = 'run.lock'
 LIMIT = 10_000  # bytes of a lock's file
+YOUNG_S = 10.0  # s, age of a lock below which its process may not have opened it yet
 
 
 class Holder(NamedTuple):
@@ -58,7 +63,8 @@ def held(config: settings.Config) -> Iterator[None]:
             'ds_checkpoint_dir: cannot write to %s: %s' % (path, error.strerror)
         ) from None
     try:
-        yield
+        with _kept_open(path):
+            yield
     finally:
         _release(path, holder)
 
@@ -74,7 +80,7 @@ def _acquire(path, holder):
     if _create(path, holder):
         return
     there = _read(path)
-    if there is None or not processes.has_ended(there.process):
+    if there is None or not _has_ended(path, there.process):
         raise _refusal(path, there)
     # Of several runs that find the same ended process, one gets this second lock. It looks again
     # before it takes over, since another one may have done so in between.
@@ -88,6 +94,28 @@ def _acquire(path, holder):
         files.write_file(path, _content(holder))
     finally:
         _release(taking_over, holder)
+
+
+@contextlib.contextmanager
+def _kept_open(path):
+    """Has the kernel's lock on a file while the block runs, if the file system has locks."""
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):
+            file = stack.enter_context(open(path, 'rb'))
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+
+
+def _has_ended(path, process):
+    """Tells whether the process that has a lock is known to have ended."""
+    if processes.has_ended(process):
+        return True
+    if not processes.is_in_another_container(process):
+        return False
+    with contextlib.suppress(OSError), open(path, 'rb') as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return time.time() - os.fstat(file.fileno()).st_mtime > YOUNG_S
+    return False
 
 
 def _release(path, holder):
