@@ -150,6 +150,7 @@ class HeaderCache:
                 'PRIMARY KEY, state TEXT, rate INT, channels INT, frames INT)' % VERSION,
                 self.patience,
             )
+            self._database.execute('DROP TABLE IF EXISTS headers')  # of version 1
 
     def load(self, paths: Iterable[str]) -> None:
         """Loads the entries of these files, all at once."""
