@@ -844,10 +844,11 @@ def _leave_out(run, state, step, fault):
       TrainingError: `ds_nonfinite` says so, or there were too many in a row; as
         Checkpoints.failure.
     """
-    message = reports.not_finite(fault, state, step)
+    message, before = reports.not_finite(fault.words, state, step), state
     state = schedule.after_left_out(state, step)
     if run.config.nonfinite == 'stop' or state.left_out_in_row >= MAX_LEFT_OUT:
-        raise run.checkpoints.failure(message)
+        unchanged = fault.finite_loss and not run.model.accumulation
+        raise run.checkpoints.failure(message, before if unchanged else None)
     log.warning(
         '%s; left out, %d in a row, %d in all', message, state.left_out_in_row, state.left_out
     )

@@ -159,7 +159,7 @@ class Machine(checkpoints.Checkpoints):
     """Made-up weights and sums, and checkpoints of them on a Disk; stands in for a session, too."""
 
     _newest, _best, _best_dir = 'newest', 'best', ''
-    _doubted = _last = None
+    _doubted = _last = _saved = None
 
     def __init__(self, config, sets, disk, hook):
         self._config, self._data_sets, self._hook, self._disk = config, sets, hook, disk

@@ -15,6 +15,7 @@ import math
 import os
 import re
 import reprlib
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -73,6 +74,8 @@ def silenced_tensorflow() -> Iterator[None]:
     go straight to the file descriptor of the standard error. TensorFlow reads the variable only
     once, so the environment is left as it was.
     """
+    if os.path.expanduser('~') == '~':  # without a home folder, Keras would make a folder ~ here
+        os.environ.setdefault('KERAS_HOME', os.path.join(tempfile.gettempdir(), 'keras'))
     given = os.environ.get(TENSORFLOW_LOG_LEVEL)
     if given not in (None, '3'):
         yield

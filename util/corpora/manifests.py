@@ -139,7 +139,11 @@ def _json_utterance(line, place, path):
         '' if start_s is None else '#%.2f-%s' % (start_s, '' if stop_s is None else '%.2f' % stop_s)
     )
     return records.Utterance(
-        os.path.join(os.path.dirname(path), name), name + part, text, start_s=start_s, stop_s=stop_s
+        os.path.join(os.path.dirname(path), name),
+        errors.printable(name + part),
+        text,
+        start_s=start_s,
+        stop_s=stop_s,
     )
 
 

@@ -267,7 +267,7 @@ def _write(session, saver, directory, name):
     unfinished, definition = os.path.join(directory, UNFINISHED), saver.saver_def
     try:
         _finish(directory)
-        os.mkdir(unfinished)
+        os.makedirs(unfinished)
         path = os.path.join(unfinished, name)
         session.run(definition.save_tensor_name, {definition.filename_tensor_name: path})
         files.sync_tree(unfinished)

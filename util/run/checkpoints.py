@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from util import errors
 from util.graph import run_state
-from util.run import averaging, checkpoint_files, checkpoint_io, reports, schedule, warm_start
-from util.run import description as descriptions
+from util.run import averaging, checkpoint_files, checkpoint_io, folder_lock, reports, schedule
+from util.run import description as descriptions, warm_start
 from util.tf1 import tf
 
 log = logging.getLogger('DeepSpeech')
@@ -42,6 +42,7 @@ class Checkpoints:
         self._config, self._session, self._model = config, session, model
         self._data_sets, self._hook, self._stop, self._ruined = data_sets, hook, stop, ruined
         self._doubted = None  # the restored checkpoint, until its weights have given a finite loss
+        self._saved = None  # schedule.State of the checkpoint that was restored or saved last
         self._last = None  # path of the checkpoint that was restored or saved last
         self._passing: set[str] = set()  # paths that are removed once there is a newer checkpoint
         self._saved_at = time.monotonic()
@@ -72,6 +73,7 @@ class Checkpoints:
         passing = passing and self._newest.path(number) not in self._newest.kept() - self._passing
         state, earlier = state._replace(passing=int(passing)), self._passing
         self._last = self._save(self._newest, self._config.checkpoint_dir, state, earlier)
+        self._saved = state
         self._passing = {self._last} if passing else set()
         self._saved_at = time.monotonic()
         self._say_what_there_is()
@@ -102,10 +104,23 @@ class Checkpoints:
           TrainingError: as `save`.
         """
         steps = ' and %d steps' % state.epoch_step if state.epoch_step else ''
-        path = self.save(state, passing=True)
+        path = self._last if self._is_saved(state) else self.save(state, passing=True)
         return errors.Interrupted(
             'saved %s: %d epochs%s; ds_restore_checkpoint=1 goes on from there'
             % (path, state.epoch, steps)
+        )
+
+    def _is_saved(self, state):
+        """Tells whether a run that goes on from the last checkpoint begins with the next epoch, as
+        one would from this State."""
+        last = self._saved
+        return (
+            not state.epoch_step
+            and last is not None
+            and (
+                (last.epoch, last.epoch_step, last.validated, last.stage)
+                == (state.epoch, 0, state.validated, state.stage)
+            )
         )
 
     @contextlib.contextmanager
@@ -148,6 +163,7 @@ class Checkpoints:
         self._session.run(model.state.assign, dict(zip(model.state.values, state)))
         try:
             number = int(self._session.run(model.global_step))
+            folder_lock.renew(self._config.checkpoint_dir)
             path = folder.save(self._session, number, passing)
         except (tf.errors.OpError, OSError) as error:
             raise errors.TrainingError(
@@ -195,7 +211,7 @@ class Checkpoints:
         self._doubted = self._last = path
         self._say_what_there_is()
         self._passing.update([path] if state.passing else [])
-        state = state._replace(passing=0)
+        self._saved = state = state._replace(passing=0)
         if config.training_iters and not session.run(model.finite_weights):
             raise self.failure('the weights are not finite %s' % reports.place(state))
         return self._go_on(state, path)
@@ -328,16 +344,19 @@ class Checkpoints:
         """Notes that the weights have given a finite loss."""
         self._doubted = None
 
-    def failure(self, message: str) -> errors.TrainingError:
+    def failure(self, message: str, good: schedule.State | None = None) -> errors.TrainingError:
         """Returns the error that ends a run whose numbers are not finite.
 
         It is a RuinedCheckpoint if no loss was finite since a checkpoint was restored.
 
         Args:
           message: what is not finite, and where.
+          good: State to save first, if the weights are those that gave a finite loss.
         """
         if self._doubted:
             return RuinedCheckpoint(self._doubted, message)
+        if good and not self._is_saved(good):
+            self.save(good, passing=True)
         return errors.TrainingError(
             '%s. A smaller ds_learning_rate than %g may help%s'
             % (

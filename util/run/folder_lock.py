@@ -53,8 +53,7 @@ def held(config: settings.Config) -> Iterator[None]:
         yield
         return
     files.make_dir(config.checkpoint_dir, 'ds_checkpoint_dir')
-    now = datetime.datetime.now().astimezone()
-    holder = Holder(processes.this(), now.isoformat(' ', 'seconds'))
+    holder = _holder()
     path = os.path.join(config.checkpoint_dir, NAME)
     try:
         _acquire(path, holder)
@@ -67,6 +66,26 @@ def held(config: settings.Config) -> Iterator[None]:
             yield
     finally:
         _release(path, holder)
+
+
+def renew(directory: str) -> None:
+    """Makes a checkpoint folder and its lock anew if someone has removed them in mid-run.
+
+    Raises:
+      TrainingError: another run has the folder now.
+      OSError: they cannot be made.
+    """
+    path = os.path.join(directory, NAME)
+    there = _read(path)
+    if there and there.process == processes.this():
+        return
+    os.makedirs(directory, exist_ok=True)
+    if not _create(path, _holder()):
+        raise errors.TrainingError(
+            'nothing is saved: %s is that of another run now (%s)'
+            % (directory, there.words() if there else 'its lock does not say which')
+        )
+    log.warning('%s was removed; it is made anew', path)
 
 
 def _acquire(path, holder):
@@ -121,8 +140,15 @@ def _has_ended(path, process):
 def _release(path, holder):
     """Removes the lock's file, if it is still that of this holder."""
     with contextlib.suppress(OSError):
-        if _read(path) == holder:
+        there = _read(path)
+        if there and there.process == holder.process:
             os.remove(path)
+
+
+def _holder():
+    """Returns this process as a Holder."""
+    now = datetime.datetime.now().astimezone()
+    return Holder(processes.this(), now.isoformat(' ', 'seconds'))
 
 
 def _create(path, holder):
@@ -166,7 +192,15 @@ def _read(path):
         since = str(content.pop('since'))
         process = processes.Process(**content)
         return Holder(process._replace(pid=int(process.pid)), since)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except (
+        OSError,
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+        ArithmeticError,
+        RecursionError,
+    ):
         return None
 
 

@@ -5,6 +5,7 @@ far below the memory that is available, a step of its size is tried at the start
 """
 
 import contextlib
+import ctypes
 import logging
 import multiprocessing
 import os
@@ -33,6 +34,7 @@ EVALUATION = (2.5, 0.5, 6.0, 14.0)
 TRAINING = {'lstm': (2.5, 1.0, 26.0, 14.0), 'vanilla': (2.5, 1.0, 6.0, 14.0)}
 LIMITS = ((resource.RLIMIT_AS, 'VmSize'), (resource.RLIMIT_DATA, 'VmData'))  # and what they limit
 RESERVE_BYTES = 1 << 30  # of these limits, which a trial leaves to what it lacks beside a run
+PR_SET_PDEATHSIG = 1  # of Linux: a signal for when the parent ends
 OUT_OF_MEMORY = 3  # exit status of a trial; mostly a signal ends a process without memory
 
 
@@ -208,6 +210,8 @@ def _try_in_a_process(config, alphabet, batch, build, stop):
 def _trial_process(config, alphabet, batch, build, started):
     """Tries a step, and ends the process with OUT_OF_MEMORY if memory runs out; this is all that
     the child process does."""
+    with contextlib.suppress(AttributeError, OSError):  # a killed parent cannot end it
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.set_wakeup_fd(-1)
     signals.ignore()  # the parent process ends it
     signal.pthread_sigmask(signal.SIG_UNBLOCK, signals.SIGNALS)

@@ -414,8 +414,15 @@ def log_stopped(config, state: schedule.State) -> None:
         )
 
 
-def fault(finite: bool, loss: float) -> str | None:
-    """Returns what is not finite of a batch or an update, in words.
+class Fault(NamedTuple):
+    """What is not finite of a batch or an update."""
+
+    words: str
+    finite_loss: bool  # whether the loss is, and only the gradients are not
+
+
+def fault(finite: bool, loss: float) -> Fault | None:
+    """Returns the Fault of a batch or an update; None if all is finite.
 
     Args:
       finite: whether loss and gradients are.
@@ -424,8 +431,8 @@ def fault(finite: bool, loss: float) -> str | None:
     if finite:
         return None
     if math.isfinite(loss):
-        return 'the gradients are not finite (the loss is %f)' % loss
-    return 'the loss is %f' % loss
+        return Fault('the gradients are not finite (the loss is %f)' % loss, True)
+    return Fault('the loss is %f' % loss, False)
 
 
 def not_finite(what: str, state: schedule.State, step) -> str:

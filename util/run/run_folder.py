@@ -166,6 +166,7 @@ class RunRecord:
             },
         }
         try:
+            os.makedirs(self.run_dir, exist_ok=True)  # someone may have removed it
             files.write_file(os.path.join(self.run_dir, 'hyper.json'), run_log.strict_json(content))
             run_log.merge_logs(self._logs_dir)
         except OSError as error:

@@ -57,7 +57,8 @@ class EventFiles:
         """Turns an error of the block into a LogError of one line."""
         try:
             yield
-        except (RuntimeError, OSError, tf.errors.OpError) as error:
+        # TensorFlow makes an IndexError of a file that is too large.
+        except (RuntimeError, OSError, IndexError, ValueError, tf.errors.OpError) as error:
             raise errors.LogError(
                 'the logs cannot be written to %s: %s'
                 % (folder or self._folder, errors.first_line(error))
