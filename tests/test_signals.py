@@ -19,6 +19,7 @@ def stop():
     """A StopRequest; the handlers of the test run itself come back afterwards."""
     numbers = (*signals.SIGNALS, signal.SIGALRM)
     before = {number: signal.getsignal(number) for number in numbers}
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which nohup ignores
     yield signals.StopRequest()
     for number, handler in before.items():
         signal.signal(number, handler)

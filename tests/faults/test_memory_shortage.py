@@ -50,7 +50,7 @@ def main_that_tries():
 
 def main_that_tries_here():
     """The same in the process of the run, as on a machine with GPUs."""
-    memory._try_in_a_process = memory._try_here
+    memory._try_in_a_process = lambda *arguments: memory._try_here(*arguments[:4])
     return main_that_tries()
 
 
