@@ -48,6 +48,7 @@ def check(corpus, monkeypatch, capsys):
         logger.handlers[:] = handlers
 
 
+@pytest.mark.run
 def test_report_of_a_corpus_with_faults_by_the_file_as_a_program(corpus):
     write_wav(corpus / 'wav/r8.wav', speech(1.5, rate=8000), 8000)
     (corpus / 'wav/page.wav').write_text('<html>')

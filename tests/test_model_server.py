@@ -472,6 +472,7 @@ def cli(folder, *arguments):
     return done.stdout
 
 
+@pytest.mark.run
 def test_saved_model_cli_shows_every_signature(exported, tmp_path):
     shown = cli(tmp_path, 'show', '--dir', str(exported / '1'), '--all')
     for signature, outputs in {**ROW_OUTPUTS, **NOT_ROWS}.items():

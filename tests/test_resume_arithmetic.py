@@ -23,6 +23,8 @@ from util.feeding import data_sets, feeder, linked
 from util.graph import handles
 from util.run import checkpoints, reports, schedule, signals
 
+pytestmark = pytest.mark.run
+
 MANY = 10**6  # hook calls that no run makes
 
 

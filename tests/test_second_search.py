@@ -101,6 +101,7 @@ def transcribed(capsys, *arguments):
     return status, *capsys.readouterr()
 
 
+@pytest.mark.run
 def test_transcribe_writes_the_text_and_the_times_of_its_words(
     export, words, recording, expected, capsys
 ):
