@@ -1149,7 +1149,7 @@ def main(arguments: list[str], hook=None) -> int:
             train_and_test(config, stop, started, hook or (lambda point, state: None))
     except errors.Interrupted as interruption:
         print('interrupted: %s' % interruption, file=sys.stderr)
-        return 130
+        return signals.STATUS
     except errors.DeepSpeechError as error:
         print('error: %s' % error, file=sys.stderr)
         return 1

@@ -5,6 +5,7 @@ import json
 import logging
 import multiprocessing
 import os
+import shutil
 import stat
 
 import pytest
@@ -15,6 +16,7 @@ from util.run import folder_lock
 
 ENDED = processes.this()._replace(start='1')  # a process whose number this one has now
 N_RIVALS = 6
+HUGE = json.dumps({**ENDED._asdict(), 'pid': 0, 'since': ''}).replace(': 0', ': 1e400')
 
 
 def lock_of(folder, process=ENDED, since='2026-12-01 13:00:00+00:00'):
@@ -112,7 +114,8 @@ def test_the_lock_of_another_container_is_free_when_the_kernel_says_so(tmp_path)
 
 
 @pytest.mark.parametrize(
-    'content', ('', '{', '[]', '{"pid": 3}', '[' * 9000, '\x00' * 20_000, '{"since": 1, "x": 2}')
+    'content',
+    ('', '{', '[]', '{"pid": 3}', '[' * 9000, '\x00' * 20_000, '{"since": 1, "x": 2}', HUGE),
 )
 def test_a_lock_that_says_nothing_is_respected(tmp_path, content):
     (tmp_path / 'run.lock').write_text(content)
@@ -145,6 +148,27 @@ def test_a_lock_that_another_run_has_by_now_is_not_removed(tmp_path):
     with folder_lock.held(settings_of(tmp_path)):
         os.remove(tmp_path / 'run.lock')  # as the message tells the user to
         lock_of(tmp_path)
+    assert os.listdir(tmp_path) == ['run.lock']
+
+
+def test_a_folder_that_was_removed_is_made_anew_with_its_lock(tmp_path, caplog):
+    folder = tmp_path / 'ckpt'
+    with folder_lock.held(settings_of(folder)):
+        folder_lock.renew(str(folder))
+        assert not caplog.messages
+        shutil.rmtree(folder)
+        folder_lock.renew(str(folder))
+        assert caplog.messages == ['%s was removed; it is made anew' % (folder / 'run.lock')]
+        assert 'process %d on' % os.getpid() in refusal(folder)
+    assert os.listdir(folder) == []
+
+
+def test_nothing_is_saved_into_a_folder_that_another_run_has_by_now(tmp_path):
+    with folder_lock.held(settings_of(tmp_path)):
+        os.remove(tmp_path / 'run.lock')
+        lock_of(tmp_path, ENDED._replace(pid=7))
+        with pytest.raises(errors.TrainingError, match='nothing is saved: .* of another run now'):
+            folder_lock.renew(str(tmp_path))
     assert os.listdir(tmp_path) == ['run.lock']
 
 

@@ -187,12 +187,12 @@ class Machine(checkpoints.Checkpoints):
         return self.number
 
     def save(self, state, passing=False):
-        return self._save('newest', '', state)
+        return self._save('newest', state)
 
     def due_by_time(self):
         return False
 
-    def _save(self, saver, directory, state):
+    def _save(self, saver, state):
         setattr(self._disk, saver, (state, self.weights, self.sums, self.number))
         self._hook('saved', state)
         return saver

@@ -134,6 +134,7 @@ def test_logs_that_cannot_be_published_do_not_hide_the_result(tmp_path, monkeypa
         data_sets,
         datetime.datetime.now(datetime.timezone.utc),
     )
+    os.rmdir(record.run_dir)  # someone removed it in mid-run
     record.write()
     assert caplog.messages == ['the logs cannot be published: no answer of the server']
     assert os.path.exists(os.path.join(record.run_dir, 'hyper.json'))

@@ -15,7 +15,6 @@ import math
 import os
 import re
 import reprlib
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -75,7 +74,7 @@ def silenced_tensorflow() -> Iterator[None]:
     once, so the environment is left as it was.
     """
     if os.path.expanduser('~') == '~':  # without a home folder, Keras would make a folder ~ here
-        os.environ.setdefault('KERAS_HOME', os.path.join(tempfile.gettempdir(), 'keras'))
+        os.environ.setdefault('KERAS_HOME', os.path.join(os.devnull, 'keras'))
     given = os.environ.get(TENSORFLOW_LOG_LEVEL)
     if given not in (None, '3'):
         yield

@@ -216,13 +216,15 @@ def restore(session: tf.Session, saver: tf.train.Saver, path: str) -> None:
 class Folder:
     """The folder of the newest checkpoints of a run, as many as its saver keeps.
 
-    Args:
+    Attributes:
       directory: the folder.
+
+    Args:
       saver: tf.train.Saver of which the operation that saves and the number to keep are used.
     """
 
     def __init__(self, directory: str, saver: tf.train.Saver):
-        self._directory, self._saver = directory, saver
+        self.directory, self._saver = directory, saver
         self._names: list[str] = []  # oldest first
 
     def take_over(self, paths: list[str]) -> None:
@@ -232,11 +234,11 @@ class Folder:
 
     def path(self, number: int) -> str:
         """Returns the path of the checkpoint with this number in its name."""
-        return os.path.join(self._directory, '%s-%d' % (BASENAME, number))
+        return os.path.join(self.directory, '%s-%d' % (BASENAME, number))
 
     def kept(self) -> set[str]:
         """Returns the paths of the checkpoints that are kept at present."""
-        return {os.path.join(self._directory, name) for name in self._names}
+        return {os.path.join(self.directory, name) for name in self._names}
 
     def save(self, session: tf.Session, number: int, passing: Collection[str] = ()) -> str:
         """Saves a checkpoint, and removes the oldest if there are more than the saver keeps.
@@ -252,13 +254,13 @@ class Folder:
         """
         path = self.path(number)
         name, passed = os.path.basename(path), {os.path.basename(each) for each in passing}
-        _write(session, self._saver, self._directory, name)
+        _write(session, self._saver, self.directory, name)
         others = [each for each in self._names if each not in {name, *passed}]
         first = max(0, len(others) + 1 - self._saver.saver_def.max_to_keep)
         self._names = [*others[first:], name]
-        write_state(self._directory, self._names)
+        write_state(self.directory, self._names)
         for old in {*others[:first], *passed} - {name}:
-            remove(os.path.join(self._directory, old))
+            remove(os.path.join(self.directory, old))
         return path
 
 

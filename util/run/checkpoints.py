@@ -72,7 +72,7 @@ class Checkpoints:
         number = int(self._session.run(self._model.global_step))
         passing = passing and self._newest.path(number) not in self._newest.kept() - self._passing
         state, earlier = state._replace(passing=int(passing)), self._passing
-        self._last = self._save(self._newest, self._config.checkpoint_dir, state, earlier)
+        self._last = self._save(self._newest, state, earlier)
         self._saved = state
         self._passing = {self._last} if passing else set()
         self._saved_at = time.monotonic()
@@ -95,7 +95,7 @@ class Checkpoints:
           TrainingError: as `save`.
         """
         self.save(state)  # first, so that best/ is never ahead of what a resumed run finds
-        self._save(self._best, self._best_dir, state)
+        self._save(self._best, state)
 
     def interruption(self, state: schedule.State) -> errors.Interrupted:
         """Saves a checkpoint, and returns the exception that ends the run and names it.
@@ -114,14 +114,10 @@ class Checkpoints:
         """Tells whether a run that goes on from the last checkpoint begins with the next epoch, as
         one would from this State."""
         last = self._saved
-        return (
-            not state.epoch_step
-            and last is not None
-            and (
-                (last.epoch, last.epoch_step, last.validated, last.stage)
-                == (state.epoch, 0, state.validated, state.stage)
-            )
-        )
+        if last is None or state.epoch_step or last.epoch_step:
+            return False
+        there, here = [(each.epoch, each.validated, each.stage) for each in (last, state)]
+        return there == here
 
     @contextlib.contextmanager
     def saved_on_failure(self, state: schedule.State):
@@ -156,7 +152,7 @@ class Checkpoints:
             path = self.save(current(), passing=True)
             raise type(error)('%s; saved %s' % (error, path)) from error
 
-    def _save(self, folder, directory, state, passing=()):
+    def _save(self, folder, state, passing=()):
         """Saves a checkpoint into a folder and returns its path; `passing` is as in
         checkpoint_io.Folder.save."""
         model = self._model
@@ -167,7 +163,8 @@ class Checkpoints:
             path = folder.save(self._session, number, passing)
         except (tf.errors.OpError, OSError) as error:
             raise errors.TrainingError(
-                'the checkpoint cannot be written to %s: %s' % (directory, errors.first_line(error))
+                'the checkpoint cannot be written to %s: %s'
+                % (folder.directory, errors.first_line(error))
             ) from None
         self._hook('saved', state)
         return path
@@ -336,7 +333,7 @@ class Checkpoints:
         """Saves the best weights if the earlier run ended just before it could save them."""
         is_best = 0 < state.best_epoch == state.epoch and not state.epoch_step
         if is_best and not self._find_best(state):
-            self._save(self._best, self._best_dir, state)
+            self._save(self._best, state)
 
     # Numbers that are not finite
 
@@ -500,7 +497,7 @@ class Checkpoints:
           TrainingError: as `save`.
         """
         state = state._replace(best_dev_loss=dev_loss, best_rate=rate, best_epoch=state.epoch)
-        self._save(self._averaged, self._averaged_dir, state)
+        self._save(self._averaged, state)
 
     def drop_average(self) -> None:
         """Removes an earlier mean, and restores the newest weights in place of the one that has
