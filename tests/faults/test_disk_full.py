@@ -4,6 +4,7 @@ import contextlib
 import glob
 import os
 import re
+import resource
 import subprocess
 
 import pytest
@@ -42,6 +43,21 @@ def fill_the_disk(point, state):
 def make_the_disk_read_only(point, state):
     if point == 'step' and state.epoch == 2:
         mount('-o', 'remount,ro', 'small')
+
+
+def let_no_file_grow(point, state):
+    """Allows files of less than the events have by now, but not less than a checkpoint."""
+    if point == 'step' and state.epoch == 1:
+        [path] = glob.glob('logs/*/train/events*')
+        resource.setrlimit(resource.RLIMIT_FSIZE, (os.path.getsize(path),) * 2)
+
+
+def test_an_event_file_that_is_too_large_ends_the_run_with_a_checkpoint(corpus):
+    run = run_deepspeech(corpus, hook=let_no_file_grow, **QUICK)
+    assert run.returncode == 1, run.stdout
+    [line] = re.findall('^error: (.*)', run.stdout, re.M)
+    assert 'the logs cannot be written' in line and 'saved ckpt/model.ckpt-' in line
+    assert 'Traceback' not in run.stdout
 
 
 @pytest.mark.parametrize(

@@ -178,9 +178,13 @@ def test_ten_in_a_row_end_the_run_wherever_it_was_interrupted(corpus):
 
 
 def test_by_default_the_first_ends_the_run(corpus):
-    run = run_deepspeech(corpus, hook=spoil_the_second_step, checkpoint_steps=1)
+    whole, run = run_together(
+        corpus, dict(checkpoint_dir='whole'), dict(hook=spoil_the_second_step, display_step=0)
+    )
     assert 'in epoch 1, step 2; utterances of this step: wav/good1.wav' in error_of(run)
     assert 'ds_restore_checkpoint=1 goes on from ckpt/model.ckpt-1' in run.stdout
+    resumed = run_deepspeech(corpus, restore_checkpoint=1)  # saved though no checkpoint was due
+    assert final_line(resumed.stdout) == final_line(whole.stdout)
 
 
 # Checkpoints by time, and what a run reports that was interrupted
